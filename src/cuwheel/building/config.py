@@ -5,7 +5,6 @@ Keys are written with hyphens. What Python calls them (`pass_through`, `for_`) i
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import typing
 from collections.abc import Iterable, Mapping
@@ -19,8 +18,7 @@ from packaging.utils import canonicalize_name
 from cuwheel.building import tables
 from cuwheel.building.tables import GuardTable, Table
 from cuwheel.errors import ConfigurationError, UnknownNameError, UsageError
-from cuwheel.support import codec, log, wording
-from cuwheel.wheel.requirements import checked
+from cuwheel.support import codec, limited, log, wording
 
 FILE = "cuwheel.toml"
 PYPROJECT = "pyproject.toml"
@@ -72,10 +70,14 @@ def over_recipe(below: dict[str, Any], found: FoundConfiguration) -> Table:
     merged["components"] = list(dict.fromkeys((*above.get("components", ()), *below.get("components", ()))))
     # A requirement that names the same package takes the place of the recipe's.
     own = above.get("requires", ())
-    named = {canonicalize_name(checked(each).name) for each in own}
-    rest = (each for each in below.get("requires", ()) if canonicalize_name(checked(each).name) not in named)
+    named = {_project_of(each) for each in own}
+    rest = (each for each in below.get("requires", ()) if _project_of(each) not in named)
     merged["requires"] = [*own, *rest]
     return codec.convert(merged, Table)
+
+
+def _project_of(requirement: str) -> str:
+    return canonicalize_name(limited.requirement(requirement).name)
 
 
 def read_recipe_settings(data: dict[str, Any], where: str, problems: list[str]) -> dict[str, Any]:
@@ -211,8 +213,8 @@ def _typed(text: str, hint: Any, key: str) -> Any:  # noqa: ANN401
     if bool in kinds and text.lower() in ("true", "false"):
         return text.lower() == "true"
     if kinds & {int, float}:
-        with contextlib.suppress(ValueError):
-            return float(text) if float in kinds else int(text)
+        found = limited.real(text) if float in kinds else limited.whole(text)
+        return text if found is None else found
     return text
 
 

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct, field
 from packaging.markers import default_environment
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, canonicalize_name
 
 from cuwheel.building import workspace
 from cuwheel.building.values import DecidedJob
 from cuwheel.errors import CuwheelError, MalformedError, ToolError, UnavailableError, UsageError
 from cuwheel.facts import torch
 from cuwheel.network import client, venvs
-from cuwheel.support import files, masking, process
+from cuwheel.support import files, limited, masking, process
 from cuwheel.toolchains import archives, toolchain
 from cuwheel.toolchains.archives import Supply
 from cuwheel.toolchains.toolchain import Archive, Installed
 from cuwheel.wheel.metadata import distributions, site_packages
-from cuwheel.wheel.requirements import checked, parse
+from cuwheel.wheel.requirements import parse
 
 if TYPE_CHECKING:
     from build import ProjectBuilder
@@ -196,7 +196,7 @@ def unmet(requirements: Iterable[str], installed: Collection[Archive], python: s
     around = default_environment() | {"python_version": python, "python_full_version": f"{python}.0", "extra": ""}
     found = set()
     for text in requirements:
-        each = checked(text)
+        each = limited.requirement(text)
         if each.marker and not each.marker.evaluate({name: str(value) for name, value in around.items()}):
             continue
         version = versions.get(canonicalize_name(each.name))
@@ -292,7 +292,7 @@ def build_wheel(made: ProjectBuilder, job: DecidedJob) -> Path:
             hint="it must write one wheel and return its name (PEP 517)",
         )
     try:
-        parse_wheel_filename(path.name)
+        limited.wheel_file(path.name)
     except InvalidWheelFilename as error:
         raise MalformedError(path, f"is not a wheel file name: {error}") from error
     if not zipfile.is_zipfile(path):

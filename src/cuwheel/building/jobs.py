@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import InvalidSpecifier
 from packaging.tags import Tag, compatible_tags, cpython_tags
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.utils import InvalidWheelFilename
 
 from cuwheel.building import crossing, tables, workspace
 from cuwheel.building.answer import Job, Outcome, tools_of
@@ -24,7 +24,7 @@ from cuwheel.facts import spellings, toolkits, versions
 from cuwheel.facts.arch import Arch
 from cuwheel.machine import system
 from cuwheel.network import venvs
-from cuwheel.support import codec, files, masking, process
+from cuwheel.support import codec, files, limited, masking, process
 from cuwheel.support.finding import Finding, finding
 from cuwheel.toolchains.toolchain import Toolchain, command_where_toolkit_is
 from cuwheel.version import __version__
@@ -52,7 +52,7 @@ def pythons(table: Table, project: Project) -> tuple[str, ...]:
     wanted = table.python or (venvs.find_python().minor,)
     chosen = tuple(sorted(dict.fromkeys(wanted), key=versions.key))
     try:
-        allowed = SpecifierSet(project.requires_python)
+        allowed = limited.specifiers(project.requires_python)
     except InvalidSpecifier:
         return chosen  # the backend will have its own word on it
 
@@ -262,10 +262,10 @@ def _key(job: DecidedJob, context: BuildContext) -> str:
 def serves(wheel: str, python: str) -> bool:
     """Whether a wheel can be installed for another minor version than it was built with."""
     try:
-        tags = parse_wheel_filename(wheel)[3]
+        tags = limited.wheel_file(wheel)[3]
     except InvalidWheelFilename:
         return False
-    version = [int(part) for part in python.split(".")]
+    version = [limited.digits(part) for part in python.split(".")]
     known: set[Tag] = set()
     for platform in {tag.platform for tag in tags}:
         known.update(cpython_tags(version, platforms=[platform]))

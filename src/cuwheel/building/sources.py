@@ -34,7 +34,7 @@ from cuwheel.errors import (
     UsageError,
 )
 from cuwheel.network import addresses, resolver, transfer, venvs
-from cuwheel.support import codec, files, log, process, system_calls, wording
+from cuwheel.support import codec, files, limited, log, process, system_calls, wording
 from cuwheel.support.confined import place_of_member, unpack_member
 from cuwheel.support.finding import Finding, finding
 from cuwheel.toolchains import archives, store
@@ -276,7 +276,7 @@ def survey_source(folder: Path, asked: str, without: Sequence[Path]) -> Tree:
         repository=commit is not None,
         commit=(commit or "").strip(),
         described=(_git(folder, "describe", "--tags", "--always") or "").strip() if commit else "",
-        epoch=int(committed) if committed and committed.strip().isdigit() else _EPOCH,
+        epoch=limited.whole((committed or "").strip()) or _EPOCH,
         sha256=digest(folder, kept),
     )
 
@@ -423,7 +423,7 @@ def _history(tree: Tree, scratch: Path) -> list[tuple[Path, str]]:
     if not tree.repository:
         return []
     since = _SINCE_TAG.search(tree.described)
-    depth = int(since[1]) + 1 if since else 1
+    depth = limited.digits(since[1]) + 1 if since else 1
     clone = scratch / "clone"
     try:
         git(

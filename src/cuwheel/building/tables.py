@@ -14,9 +14,8 @@ from packaging.requirements import InvalidRequirement
 from cuwheel.errors import UnknownNameError, UsageError
 from cuwheel.facts import services, spellings, toolkits
 from cuwheel.facts.rows.services import CheckTerms
-from cuwheel.support import wording
+from cuwheel.support import limited, wording
 from cuwheel.verdicts.planning.plan import PlanOptions
-from cuwheel.wheel.requirements import checked
 
 Backend: TypeAlias = Literal["auto", "scikit-build-core", "cmake", "torch", "setuptools", "cargo", "other"]
 Naming: TypeAlias = Literal["none", "local", "suffix"]
@@ -331,7 +330,7 @@ def _components(names: tuple[str, ...]) -> Iterator[str]:
 def _requirements(where: str, requirements: tuple[str, ...]) -> Iterator[str]:
     for each in requirements:
         try:
-            checked(each)
+            limited.requirement(each)
         except InvalidRequirement as error:
             yield f"{where}: {each!r} is not a requirement: {str(error).splitlines()[0]}"
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from cuwheel.cli import places
 from cuwheel.cli.places import shortened
 from cuwheel.errors import CuwheelError, NewerSchemaError, UnknownNameError, UnsafeWheelError, UsageError
+from cuwheel.support import limited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -110,26 +111,23 @@ def guarded(kind: Callable[[str], Any] | None, *, without: object = None) -> Cal
 
 
 def count(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()) or int(text[:20]) < 1:
+    if not (text.isascii() and text.isdecimal()) or limited.digits(text) < 1:
         raise wrong(text, "a positive integer")
-    if int(text[:20]) > _MOST:
+    if limited.digits(text) > _MOST:
         raise UsageError(f"it must be at most {_MOST:,}")
-    return int(text)
+    return limited.digits(text)
 
 
 def index(text: str) -> int:
     """From 0 on, as devices are numbered."""
-    if not (text.isascii() and text.isdecimal()) or int(text[:20]) > _MOST:
+    if not (text.isascii() and text.isdecimal()) or limited.digits(text) > _MOST:
         raise wrong(text, "a number from 0 up")
-    return int(text)
+    return limited.digits(text)
 
 
 def seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not value > 0:
+    value = limited.real(text) or 0.0
+    if value <= 0:
         raise wrong(text, "a positive number of seconds")
     if value > _LONGEST_S:
         raise UsageError("it must be at most a year, in seconds")
@@ -183,9 +181,9 @@ def cuda(text: str) -> str:
         raise UsageError(f"{cleaned!r} looks like a driver version: give it as --driver")
     if not match:
         raise wrong(text, "a CUDA version, such as 12.8 or cu128", hint=_TOOLKITS)
-    major, minor = int(match[1]), int(match[2]) if match[2] else None
+    major, minor = limited.digits(match[1]), limited.digits(match[2]) if match[2] else None
     shown = str(major) if minor is None else f"{major}.{minor}"
-    known = [tuple(map(int, row.version.split("."))) for row in toolkits.all_toolkits()]
+    known = [tuple(map(limited.digits, row.version.split("."))) for row in toolkits.all_toolkits()]
     exists = major < known[0][0] or any(row[0] == major and minor in (None, row[1]) for row in known)
     may_come = known[-1] < (major, minor or 0) and major <= known[-1][0] + 1 and (minor or 0) <= _LAST_MINOR
     if not exists and not may_come:
@@ -230,7 +228,7 @@ def python(text: str) -> str:
     match = fits(r"(?:python|cp|py)?-?3\.?(\d{1,2})(\.\d{1,2})?(t?)", text.strip().lower())
     if not match:
         raise wrong(text, "a version of Python, such as 3.11 (or 3.13t without the GIL)")
-    return f"3.{int(match[1])}{match[2] or ''}{match[3]}"
+    return f"3.{limited.digits(match[1])}{match[2] or ''}{match[3]}"
 
 
 def python_minor(text: str) -> str:
@@ -301,10 +299,10 @@ def machine_settings(text: str) -> list[tuple[str, str]]:
 
 def version(text: str) -> str:
     """Reads a version of a package, as PEP 440 has it."""
-    from packaging.version import InvalidVersion, Version
+    from packaging.version import InvalidVersion
 
     try:
-        Version(text)
+        limited.version(text)
     except InvalidVersion:
         raise wrong(text, "a version, such as 1.2+local") from None
     return text
@@ -466,10 +464,8 @@ def binary(text: str) -> str:
 def requirement(text: str) -> str:
     from packaging.requirements import InvalidRequirement
 
-    from cuwheel.wheel.requirements import checked
-
     try:
-        checked(text)
+        limited.requirement(text)
     except InvalidRequirement as error:
         raise wrong(text, f"a requirement, such as torch==2.7.1: {str(error).splitlines()[0]}") from None
     return text

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
-from packaging.specifiers import SpecifierSet
 from packaging.tags import compatible_tags, cpython_tags
 
 from cuwheel.delivery import candidates, catalogue, judging
@@ -27,7 +26,7 @@ from cuwheel.machine import fleet
 from cuwheel.machine.fleet import Machine, Refinement, with_platform
 from cuwheel.network import client
 from cuwheel.network.transfer import Budget, OverBudgetError, TooSlowError
-from cuwheel.support import log
+from cuwheel.support import limited, log
 from cuwheel.support.answer import Answer
 from cuwheel.verdicts import wheel_tags
 from cuwheel.verdicts.check_rules.host import GPU_NOT_KNOWN
@@ -53,7 +52,8 @@ LAST = sys.maxsize
 def tag_order_of(machine: Machine) -> Mapping[str, int]:
     """Tag → its place. What the machine does not say is taken as it is here: somebody asks for another GPU alone."""
     python = (
-        tuple(int(each) for each in (machine.python or "").split(".")[:2] if each.isdigit()) or sys.version_info[:2]
+        tuple(limited.digits(each) for each in (machine.python or "").split(".")[:2] if each.isdecimal())
+        or sys.version_info[:2]
     )
     platforms = list(_platforms(machine))
     interpreter = f"cp{python[0]}{python[1]}" if len(python) > 1 else f"cp{python[0]}"
@@ -268,7 +268,7 @@ def find(search: Search, wanted: Requirement, *, shallow: bool = False) -> Found
     request, session = search.request, search.session
     if request.pre:
         wanted = copy(wanted)
-        wanted.specifier = SpecifierSet(str(wanted.specifier), prereleases=True)
+        wanted.specifier = limited.specifiers(str(wanted.specifier), prereleases=True)
     before = search.budget.used
     with log.progress(f"asking your indexes for {wanted.name}"):
         listed = candidates.list_candidates(wanted, search.places, session)

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import InvalidSdistFilename, parse_sdist_filename
+from packaging.utils import InvalidSdistFilename
 from packaging.version import InvalidVersion, Version
 
 from cuwheel.delivery import simple_api, simple_html
@@ -33,7 +33,7 @@ from cuwheel.errors import (
     UsageError,
 )
 from cuwheel.network import addresses, client, resolver, transfer
-from cuwheel.support import codec, files, log
+from cuwheel.support import codec, files, limited, log
 from cuwheel.wheel.metadata import WheelName, normalised
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ class Places(NamedTuple):
 def parse_requirement(text: str) -> Requirement:
     """`NAME[SPEC]` as somebody wrote it."""
     try:
-        found = Requirement(text)
+        found = limited.requirement(text)
     except InvalidRequirement as error:
         raise UsageError(
             f"{text!r} is not a name with versions: {str(error).splitlines()[0]}", hint="cuwheel find 'torch>=2.5'"
@@ -353,7 +353,7 @@ def releases_of(requirement: str) -> set[Version]:
 
 def no_such_release(requirement: Requirement, where: Places, session: client.Session) -> UnknownNameError:
     """Makes the error for a release that a project does not have: it names the versions that are there."""
-    found = {each.version for each in list_candidates(Requirement(requirement.name), where, session)}
+    found = {each.version for each in list_candidates(limited.requirement(requirement.name), where, session)}
     known = f"{min(found)} to {max(found)}" if len(found) > 1 else str(*found)
     name = f"{requirement.name}{requirement.specifier}"
     return UnknownNameError("release", name, hint=f"your indexes have {known}: cuwheel find {requirement.name}")
@@ -473,10 +473,10 @@ def _candidate(listing: IndexFile, project: str, index: str) -> Candidate | None
             if normalised(wheel.name) != project:
                 return None
             return Candidate(
-                listing=listing, version=Version(wheel.version.replace("_", "-")), wheel=wheel, index=index
+                listing=listing, version=limited.version(wheel.version.replace("_", "-")), wheel=wheel, index=index
             )
         if listing.file.endswith(_SOURCES):
-            name, version = parse_sdist_filename(listing.file)
+            name, version = limited.sdist_file(listing.file)
             return Candidate(listing=listing, version=version, wheel=None, index=index) if name == project else None
     except (InvalidVersion, InvalidSdistFilename):
         log.debug("%s: %s has no version that can be read", index, listing.file)

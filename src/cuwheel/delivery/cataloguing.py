@@ -29,7 +29,7 @@ from cuwheel.facts import gpus
 from cuwheel.machine.fleet import Machine
 from cuwheel.network import client
 from cuwheel.network.transfer import Budget, OverBudgetError
-from cuwheel.support import codec, files, log
+from cuwheel.support import codec, files, limited, log
 from cuwheel.support.answer import Answer
 from cuwheel.support.files import folder_lock
 from cuwheel.support.wording import size
@@ -322,7 +322,9 @@ def facts_on_worker(task: Task, _inputs: dict[str, Path], _work: Path) -> tuple[
     """Reads the facts of a wheel on a worker."""
     inputs = codec.decode(task.parameters, ReadInputs)
     wheel = WheelName.parse(inputs.listing.file)
-    candidate = Candidate(listing=inputs.listing, version=Version(inputs.version), wheel=wheel, index=inputs.index)
+    candidate = Candidate(
+        listing=inputs.listing, version=limited.version(inputs.version), wheel=wheel, index=inputs.index
+    )
     budget = Budget(inputs.left)
     with client.Session() as session:
         try:
@@ -378,9 +380,9 @@ def _reach(catalogue: CatalogueReader, machines: Sequence[Machine]) -> Iterator[
 
 def _version(listed: Listed) -> Version:
     try:
-        return Version(listed.version)
+        return limited.version(listed.version)
     except InvalidVersion:
-        return Version("0")
+        return limited.version("0")
 
 
 def _newest(catalogue: CatalogueReader, wheels: Sequence[Listed], machines: Sequence[Machine]) -> Iterator[Newest]:

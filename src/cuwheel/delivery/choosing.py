@@ -21,7 +21,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
-from packaging.version import Version
 
 from cuwheel.delivery import best_candidate, candidates, judging
 from cuwheel.delivery.best_candidate import MAY_BE_TAKEN, Found
@@ -32,7 +31,7 @@ from cuwheel.delivery.request import FindRequest, InstallRequest
 from cuwheel.device_code import wheel_facts
 from cuwheel.errors import CuwheelError, UnknownNameError
 from cuwheel.facts import packages, versions
-from cuwheel.support import files, log
+from cuwheel.support import files, limited, log
 from cuwheel.support.finding import Finding, finding
 from cuwheel.verdicts import pins
 from cuwheel.verdicts.judge import judge
@@ -42,6 +41,8 @@ from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.metadata import WheelName, normalised
 
 if TYPE_CHECKING:
+    from packaging.version import Version
+
     from cuwheel.delivery.best_candidate import Find, Search
     from cuwheel.delivery.install_answer import Install
     from cuwheel.machine.fleet import Machine
@@ -138,7 +139,7 @@ def _another_version(start: Choice, request: InstallRequest, search: Search) -> 
         return "not among --fallback"
     if not start.requirement.specifier:
         return "no release runs"
-    found = best_candidate.find(search, Requirement(start.requirement.name))
+    found = best_candidate.find(search, limited.requirement(start.requirement.name))
     usable = [each for each in found.rulings if each.rank <= MAY_BE_TAKEN and not _is_for_cpu(each, found)]
     if not usable:
         return "no release runs, whatever its version"
@@ -196,7 +197,7 @@ def _judged_file(wheel: Path, found: Found, search: Search) -> Ruling:
     """A wheel on this machine, as `find` judges those of an index."""
     name = WheelName.parse(wheel.name)
     listing = IndexFile(file=wheel.name, url=wheel.as_uri(), sha256=files.sha256(wheel), size=wheel.stat().st_size)
-    version = Version(name.version.replace("_", "-")) if name else Version("0")
+    version = limited.version(name.version.replace("_", "-")) if name else limited.version("0")
     candidate = Candidate(listing=listing, version=version, wheel=name, index=str(wheel.parent))
     ruler = CandidateJudge(found.machines, search.request.env, installed=True)
     return ruler.rule(Ruling(candidate=candidate), judging.read_wheel(candidate, search.session, search.budget, ruler))
@@ -244,7 +245,7 @@ def _cpu_build(start: Choice, request: InstallRequest, search: Search) -> Choice
     if other is None:
         return "no wheel without device code was found, and no package for the CPU is known"
     try:
-        found = best_candidate.find(search, Requirement(f"{other}{start.requirement.specifier}"))
+        found = best_candidate.find(search, limited.requirement(f"{other}{start.requirement.specifier}"))
     except UnknownNameError as error:
         return error.message
     if found.chosen is None:
@@ -306,7 +307,7 @@ class _Conflict(Struct, frozen=True, kw_only=True):
 
 def choose_together(search: Search, request: InstallRequest, wanted: Sequence[str]) -> Together:
     """torch first, then each in its order; where one does not go with those before it, an older release of it."""
-    asked = {normalised(Requirement(each).name): each for each in wanted}
+    asked = {normalised(limited.requirement(each).name): each for each in wanted}
     found, conflict = _round(search, request, asked)
     for _ in range(_TORCHES):
         limits = _other_torch(search, request, asked, conflict) if conflict else None
@@ -363,7 +364,7 @@ def _with_its_torch(search: Search, start: Choice, required: Sequence[SpecifierS
     found = start.found
     given = {each.name: getattr(search.request, each.name) for each in fields(FindRequest) if each.init}
     as_install = InstallRequest(**given, fallback=("older",))
-    torch = Requirement(_TORCH)
+    torch = limited.requirement(_TORCH)
     torch.specifier = reduce(and_, required)
     chosen = choose(search, as_install, torch, shallow=True)
     if chosen.is_made:
@@ -402,7 +403,7 @@ def _fitting(
     search: Search, request: InstallRequest, wanted: str, chosen: Sequence[Choice]
 ) -> Choice | _Conflict | None:
     """Chooses a package that fits those chosen, or says what conflicts; None for one without CUDA code."""
-    limits = Requirement(wanted)
+    limits = limited.requirement(wanted)
     shallow = normalised(limits.name) != _TORCH  # which has builds for the CPU, and older ones for GPUs
     first: _Conflict | None = None
     for _ in range(_ATTEMPTS):
@@ -423,7 +424,7 @@ def _fitting(
         if choice.ruling is None:
             return first
         limits = copy(limits)
-        limits.specifier &= SpecifierSet(f"!={choice.ruling.candidate.version}")
+        limits.specifier &= limited.specifiers(f"!={choice.ruling.candidate.version}")
     return first
 
 
@@ -506,7 +507,7 @@ def _other_torch(search: Search, request: InstallRequest, asked: dict[str, str],
     """torch as the file asks for it and the package too, if there is one that runs."""
     if conflict.torch is None or _TORCH not in asked:
         return None
-    limits = Requirement(asked[_TORCH])
+    limits = limited.requirement(asked[_TORCH])
     limits.specifier &= conflict.torch
     return str(limits) if choose(search, request, limits, shallow=True).is_made else None
 

@@ -25,7 +25,7 @@ from cuwheel.delivery.simple_api import FACTS, METADATA, PROVENANCE, SIMPLE, Has
 from cuwheel.errors import MalformedError, UsageError
 from cuwheel.network import addresses, transfer
 from cuwheel.network.client import StatusError
-from cuwheel.support import codec, confined, files, quoting
+from cuwheel.support import codec, confined, files, limited, quoting
 from cuwheel.wheel.metadata import WheelName
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def project_of(name: WheelName) -> str:
 def version_of(spelled: str) -> Version | None:
     """The version as it stands in a file name."""
     try:
-        return Version(spelled.replace("_", "-"))
+        return limited.version(spelled.replace("_", "-"))
     except InvalidVersion:
         return None
 
@@ -296,7 +296,7 @@ def serial(data: bytes) -> tuple[int, bytes]:
     it notices an older list, though that is signed, too.
     """
     match = _SERIAL.search(data, max(0, len(data) - _LONGEST_SERIAL))
-    return (int(match[1]), data[: match.start()]) if match else (0, data)
+    return (limited.digits(match[1]), data[: match.start()]) if match else (0, data)
 
 
 def with_serial(data: bytes, number: int) -> bytes:

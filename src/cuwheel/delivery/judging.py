@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import Version
+from packaging.specifiers import InvalidSpecifier
 
 from cuwheel.delivery import catalogue
 from cuwheel.delivery.candidates import Candidate
@@ -24,7 +23,7 @@ from cuwheel.errors import CuwheelError
 from cuwheel.facts import packages
 from cuwheel.machine import python_environment
 from cuwheel.network import addresses, client, transfer
-from cuwheel.support import files, log
+from cuwheel.support import files, limited, log
 from cuwheel.support.patterns import matches_any
 from cuwheel.support.wording import a_few, file_name, release_of_file, size
 from cuwheel.verdicts import pins, wheel_tags
@@ -38,6 +37,8 @@ from cuwheel.verdicts.verdict import worst_outcome
 from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:
+    from packaging.version import Version
+
     from cuwheel.delivery.catalogue import CatalogueReader
     from cuwheel.device_code.libraries import Library, TorchExports
     from cuwheel.device_code.source import Item
@@ -244,7 +245,7 @@ class Ruling(Struct, frozen=True, kw_only=True):
     @property
     def release(self) -> Version:
         """Its version without a label: `2.7.1` of `2.7.1+cu128`."""
-        return Version(self.candidate.version.public)
+        return limited.version(self.candidate.version.public)
 
     @property
     def is_to_be_read(self) -> bool:
@@ -281,7 +282,7 @@ def _python_problems(wanted: str | None, machine: Machine) -> Iterator[str]:
     if not wanted or machine.python is None:
         return
     try:
-        allowed = SpecifierSet(wanted)
+        allowed = limited.specifiers(wanted)
     except InvalidSpecifier:
         return  # installers pass over it too
     known = machine.python if machine.python.count(".") > 1 else f"{machine.python}.99"  # its last patch release

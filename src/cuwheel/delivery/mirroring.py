@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
-from packaging.specifiers import SpecifierSet
-from packaging.version import Version
 
 from cuwheel.delivery import fleet_install, index_folder, lock_files, publishing
 from cuwheel.delivery.index_folder import IndexFolder
@@ -28,7 +26,7 @@ from cuwheel.delivery.request import InstallRequest
 from cuwheel.errors import UsageError
 from cuwheel.machine.fleet import Machine, machines_named
 from cuwheel.network.resolver import Release
-from cuwheel.support import codec, files, log
+from cuwheel.support import codec, files, limited, log
 from cuwheel.support.finding import Finding, finding
 from cuwheel.support.wording import a_few, size
 from cuwheel.verdicts.choice import device_of_machine
@@ -315,13 +313,13 @@ def _rewritten(request: PublishRequest, made: dict[str | None, MirroredFile]) ->
 
     if request.requirements is None:
         return
-    versions = {normalised(each.file.partition("-")[0]): Version(each.version) for each in made.values()}
+    versions = {normalised(each.file.partition("-")[0]): limited.version(each.version) for each in made.values()}
     listed = requirements_file.read_requirements(request.requirements, None)
     broken = []
     for text in listed.named:
         wanted = requirements.parse(text)
         have = versions.get(normalised(wanted.name)) if wanted else None
-        if wanted and have and not SpecifierSet(str(wanted.specifier)).contains(have, prereleases=True):
+        if wanted and have and not limited.specifiers(str(wanted.specifier)).contains(have, prereleases=True):
             broken.append(f"{wanted}: {have}")
     if broken:
         message = f"{a_few(broken, 4)}: the locks name the slimmed version, and the requirements do not accept it"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import InvalidSpecifier
 
 from cuwheel.delivery import index_folder, page_verdicts
 from cuwheel.delivery.simple_api import FACTS
@@ -23,7 +23,7 @@ from cuwheel.facts import toolkits
 from cuwheel.facts.gpus import all_gpus
 from cuwheel.facts.tables import tables
 from cuwheel.machine.fleet import from_gpu
-from cuwheel.support import codec, files, wording
+from cuwheel.support import codec, files, limited, wording
 from cuwheel.support.verbs import VERBS
 from cuwheel.support.wording import file_name, size
 from cuwheel.verdicts import drivers, predict, torch_releases
@@ -201,7 +201,7 @@ def made_of(script: bytes) -> str:
 def _excluded(requires: str | None) -> Iterable[str]:
     """The Pythons that its metadata does not allow; none where it says nothing that can be understood."""
     try:
-        allowed = SpecifierSet(requires or "")
+        allowed = limited.specifiers(requires or "")
     except InvalidSpecifier:
         return ()
     # By some release of the minor: `>=3.10.2` is for 3.10, too.
@@ -310,8 +310,8 @@ class WheelPage:
 
 
 def _order(kind: str, arch: str) -> tuple[bool, int, str]:
-    digits = "".join(each for each in arch if each.isdigit())
-    return kind != "cubin", int(digits[:9] or 0), arch
+    digits = "".join(each for each in arch if each.isdecimal())
+    return kind != "cubin", limited.digits(digits or "0"), arch
 
 
 INDEX = "index.html"

@@ -16,9 +16,8 @@ from packaging.requirements import InvalidRequirement
 
 from cuwheel.errors import ConfigurationError
 from cuwheel.network import resolver
-from cuwheel.support import files
+from cuwheel.support import files, limited
 from cuwheel.wheel.metadata import MOST_REQUIREMENTS, normalised
-from cuwheel.wheel.requirements import checked
 
 if TYPE_CHECKING:
     from cuwheel.delivery.request import InstallRequest
@@ -191,7 +190,7 @@ class _Reader:
         hashes = "".join(_HASH.findall(line)).strip()
         text = _HASH.sub("", line).strip()
         try:
-            found = checked(text)
+            found = limited.requirement(text)
         except InvalidRequirement:
             self.problems.append(f"{where}: {text[:80]!r} is not a package with versions")
             return

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from cuwheel.delivery.simple_api import API_VERSION, Hashes, Project, ProjectList, PublishedFile
 from cuwheel.errors import MalformedError
+from cuwheel.support import limited
 from cuwheel.support.wording import file_name
 
 _HEAD = """\
@@ -159,7 +160,7 @@ def _published(attributes: dict[str, str], label: str) -> PublishedFile:
         url=url,
         hashes=_hashes(fragment) or Hashes(),
         requires_python=attributes.get("data-requires-python"),
-        size=int(size[:18]) if size.isascii() and size.isdigit() else None,
+        size=limited.whole(size),
         upload_time=attributes.get("data-upload-time"),
         yanked=False if yanked is None else yanked or True,
         core_metadata=_hashes(attributes.get("data-core-metadata", "")) or False,

@@ -12,25 +12,26 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
-from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
-from packaging.version import Version
 
 from cuwheel.delivery import index_folder, variants
 from cuwheel.delivery.arrivals import Arrival
 from cuwheel.delivery.index_folder import Journal
 from cuwheel.delivery.simple_api import PROVENANCE, SCHEMA, ListedProject, Project, ProjectList, PublishedFile
 from cuwheel.errors import UnknownNameError
-from cuwheel.support import wording
+from cuwheel.support import limited, wording
 from cuwheel.support.files import sha256
 from cuwheel.support.finding import Finding, finding
 from cuwheel.wheel.metadata import WheelName
 
 if TYPE_CHECKING:
+    from packaging.version import Version
+
     from cuwheel.delivery.index_folder import IndexFolder
     from cuwheel.delivery.request import PublishRequest
 
 _EPOCH = "SOURCE_DATE_EPOCH"
+_LAST = 253_402_300_799  # the last second that a date of four digits can tell
 _PLATFORM_LABEL = re.compile(r"cu\d|torch|pt\d|cpu|rocm|cxx", re.ASCII)  # of a local version: what it was built for
 
 
@@ -125,8 +126,8 @@ class _Draft:
         self.refused: dict[str, Finding] = {}
         self._files: dict[str, dict[str, PublishedFile]] = {}
         # Of this run, for every file of it; or the time that people set to get the same bytes again.
-        epoch = os.environ.get(_EPOCH, "")
-        when = datetime.fromtimestamp(int(epoch), timezone.utc) if epoch.isdigit() else datetime.now(timezone.utc)
+        epoch = limited.whole(os.environ.get(_EPOCH, ""))
+        when = datetime.now(timezone.utc) if epoch is None else datetime.fromtimestamp(min(epoch, _LAST), timezone.utc)
         self._now = when.strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def files(self, project: str) -> dict[str, PublishedFile]:
@@ -261,7 +262,7 @@ def _meaning(word: str) -> tuple[str, Callable[[str], bool]]:
     if not version:
         wheel = index_folder.wheel_name(word)
         return index_folder.project_of(wheel) if wheel else "", lambda file: file == word
-    project, wanted = str(canonicalize_name(name)), SpecifierSet(f"=={version}")
+    project, wanted = str(canonicalize_name(name)), limited.specifiers(f"=={version}")
 
     def fits(file: str) -> bool:
         wheel = index_folder.wheel_name(file)
@@ -282,7 +283,7 @@ def _release_of(version: Version) -> Version:
     """`1.0+cu130` is 1.0; `1.0+42.cu130`, as `cuwheel build --set label=42` writes it, is 1.0+42."""
     labels = takewhile(lambda each: not _PLATFORM_LABEL.match(each), (version.local or "").split("."))
     build = ".".join(labels)
-    return Version(f"{version.public}+{build}" if build else version.public)
+    return limited.version(f"{version.public}+{build}" if build else version.public)
 
 
 def _project_of(arrival: Arrival) -> str:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from cuwheel.device_code.sections import FATBIN_SECTIONS, AddressMap, Range, Role, Section
 from cuwheel.errors import MalformedError
+from cuwheel.support import limited
 from cuwheel.support.buffer import Buffer, MemoryBuffer, SliceBuffer, string_at
 
 if TYPE_CHECKING:
@@ -334,7 +335,7 @@ def archive_members(buffer: Buffer) -> Iterator[ArchiveMember]:
         header = buffer.read(at, _MEMBER_HEADER)
         if not (digits := header[48:58].strip()).isdigit():
             raise MalformedError(buffer.name, f"an archive member's size is {header[48:58]!r}")
-        size = int(digits)
+        size = limited.digits(digits)
         start = at + _MEMBER_HEADER
         name = header[:16].rstrip().decode("utf-8", "replace")
         if header[58:60] != b"`\n":
@@ -354,6 +355,6 @@ def shifted(sections: Sequence[Section], by: int) -> tuple[Section, ...]:
 
 def _member_name(name: str, long_names: bytes) -> str:
     if name.startswith("/") and name[1:].isdigit():
-        start = int(name[1:])
+        start = limited.digits(name[1:])
         return long_names[start : start + 256].split(b"/\n", 1)[0].decode("utf-8", "replace")
     return name.rstrip("/")

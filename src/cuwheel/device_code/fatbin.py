@@ -18,6 +18,7 @@ from cuwheel.device_code import limits
 from cuwheel.device_code.libraries import Compression, DeviceCode, Entry, Kind
 from cuwheel.errors import MalformedError
 from cuwheel.facts.arch import Arch, ArchKind, Capability, Suffix
+from cuwheel.support import limited
 from cuwheel.support.buffer import SCAN_CHUNK, Buffer, find, zstd_compressed, zstd_first_bytes
 from cuwheel.support.finding import Finding, finding
 from cuwheel.support.patterns import lazy_pattern
@@ -341,7 +342,7 @@ class Walk(Struct):
         match = _PTX_VERSION.search(text)
         if match is None:
             return header_isa
-        stated = int(match[1]), int(match[2])
+        stated = limited.digits(match[1]), limited.digits(match[2])
         if stated != header_isa:
             self._differing.setdefault((_isa_text(header_isa), _isa_text(stated)), []).append(at)
         return stated

@@ -36,6 +36,7 @@ from cuwheel.device_code.sections import FATBIN_SECTIONS, WRAPPER_SECTIONS, Sect
 from cuwheel.errors import MalformedError
 from cuwheel.facts import packages, versions
 from cuwheel.facts import toolkits as toolkit_table
+from cuwheel.support import limited
 from cuwheel.support.buffer import Buffer
 from cuwheel.support.finding import Finding, finding
 from cuwheel.support.patterns import lazy_pattern
@@ -377,11 +378,11 @@ def _version(text: str, *, windows: bool) -> tuple[int | None, int | None]:
     """
     if not text:
         return None, None
-    if windows and int(text) >= _FIRST_WITHOUT_POINT:
+    if windows and limited.digits(text) >= _FIRST_WITHOUT_POINT:
         text = f"{text[:-1]}.{text[-1]}"
     major, _, minor = text.partition(".")
-    minor_counts = bool(minor) and not toolkit_table.has_minor_compatibility(int(major))
-    return int(major), int(minor) if minor_counts else None
+    minor_counts = bool(minor) and not toolkit_table.has_minor_compatibility(limited.digits(major))
+    return limited.digits(major), limited.digits(minor) if minor_counts else None
 
 
 def registration_of(elf: Elf, *, has_wrappers: bool) -> str | None:

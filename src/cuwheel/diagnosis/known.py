@@ -16,7 +16,7 @@ from cuwheel.errors import UnknownNameError
 from cuwheel.facts import gpus, packages, toolkits, versions
 from cuwheel.facts.arch import Arch, Capability, known_arch
 from cuwheel.machine.profile import MachineProfile
-from cuwheel.support import quoting
+from cuwheel.support import limited, quoting
 from cuwheel.support.finding import Finding
 from cuwheel.verdicts import machine_view as view
 from cuwheel.verdicts.choice import INSUFFICIENT_DRIVER, NO_KERNEL_IMAGE, SYMBOL_NOT_FOUND, UNSUPPORTED_PTX
@@ -491,7 +491,7 @@ def arch_was_dropped(known: Known) -> bool:
     if row and serving:
         return versions.key(row.version) > versions.key(serving[-1].version)
     newest = toolkits.newest_toolkit()
-    older = [each for each in newest.architectures if each.isdigit() and int(each) > arch.capability.number]
+    older = [each for each in newest.architectures if each.isdigit() and limited.digits(each) > arch.capability.number]
     return not newest.supports(arch) and len(older) == len([each for each in newest.architectures if each.isdigit()])
 
 
@@ -599,9 +599,9 @@ def cmake_has_no_cuda_targets(known: Known) -> bool:
 
 def library_of_another_cuda(known: Known) -> bool:
     """The library that is missing belongs to another major than everything that is here."""
-    majors = {int(each) for each in known.filled().get("library_cuda", "").split(" or ") if each}
+    majors = {limited.digits(each) for each in known.filled().get("library_cuda", "").split(" or ") if each}
     here = {versions.major(each) for name in ("torch_cuda", "nvcc", "driver_cuda") for each in known.values(name)}
-    here |= {int(tag[:2]) for tag in known.values("torch_cu") if len(tag) > 2}  # noqa: PLR2004 - 118, not a letter
+    here |= {limited.digits(tag[:2]) for tag in known.values("torch_cu") if len(tag) > 2}  # noqa: PLR2004 - 118, not a letter
     return bool(majors and here) and not majors & here
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import gpus, packages, toolkits, torch, versions
 from cuwheel.facts.arch import Arch, Capability
+from cuwheel.support import limited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -206,7 +207,11 @@ def _is_same(wanted: str, here: str) -> bool:
     """Libraries are named after the major, up to 10 after the release."""
     if versions.major(wanted) > _BY_RELEASE:
         return versions.major(wanted) == versions.major(here)
-    return versions.minor(wanted) == versions.minor(here) if "." in here else versions.major(wanted) == int(here)
+    return (
+        versions.minor(wanted) == versions.minor(here)
+        if "." in here
+        else versions.major(wanted) == limited.digits(here)
+    )
 
 
 _BY_RELEASE = 10
@@ -225,7 +230,7 @@ def _cudnn(text: str) -> int:
     """The major: of `9.1.0`, or of the number that the library itself gives, 8907 and 91002."""
     if "." in text:
         return versions.major(text)
-    return int(text[0]) if len(text) > 1 else int(text)
+    return limited.digits(text[0]) if len(text) > 1 else limited.digits(text)
 
 
 def package_without_cuda_on_windows(known: Facts) -> str | None:

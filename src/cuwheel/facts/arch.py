@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, Literal, final
 
 from cuwheel.errors import UnknownNameError
+from cuwheel.support import limited
 from cuwheel.support.patterns import lazy_pattern
 
 Suffix = Literal["", "a", "f"]
@@ -75,7 +76,7 @@ class Capability(_Parts):
     def restored(cls, text: str) -> Capability:
         """From a file that cuwheel wrote: any number that it may have found somewhere."""
         match = _WRITTEN_CAPABILITY.fullmatch(text)
-        return cls(int(match[1]), int(match[2])) if match else cls.parse(text)
+        return cls(limited.digits(match[1]), limited.digits(match[2])) if match else cls.parse(text)
 
     @classmethod
     def parse(cls, text: str) -> Capability:
@@ -128,7 +129,7 @@ class Arch(_Parts):
         match = _WRITTEN_ARCH.fullmatch(text)
         if not match:
             return cls.parse(text)
-        return cls(Capability.from_number(int(match[2])), match[3], match[1])  # type: ignore[arg-type]  # as below
+        return cls(Capability.from_number(limited.digits(match[2])), match[3], match[1])  # type: ignore[arg-type]  # as below
 
     @classmethod
     def parse(cls, text: str) -> Arch:
@@ -159,7 +160,7 @@ def _parse_arch(text: str) -> Arch:
     match = _CAPABILITY.fullmatch(cleaned) or _NUMBER.fullmatch(cleaned)
     if not match:
         raise UnknownNameError("architecture", text, hint="write it as 9.0, 90, sm_90 or sm_90a")
-    capability = Capability(int(match[1]), int(match[2]))
+    capability = Capability(limited.digits(match[1]), limited.digits(match[2]))
     return Arch(capability, match[3].lower(), kind)  # type: ignore[arg-type]  # the patterns allow no other
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import versions
 from cuwheel.facts.tables import tables
-from cuwheel.support import wording
+from cuwheel.support import limited, wording
 from cuwheel.support.patterns import lazy_pattern
 from cuwheel.support.wording import runs
 
@@ -65,9 +65,9 @@ def _find(text: str, among: tuple[AnyRelease, ...]) -> AnyRelease:
     cleaned = text.strip().lower()
     match = _TAG.fullmatch(cleaned) or _VERSION.fullmatch(cleaned)
     if match and not match[2]:
-        rows = [row for row in among if row.major == int(match[1])]
+        rows = [row for row in among if row.major == limited.digits(match[1])]
     elif match:
-        wanted = f"{int(match[1])}.{int(match[2])}"
+        wanted = f"{limited.digits(match[1])}.{limited.digits(match[2])}"
         rows = [row for row in among if row.version == wanted]
     else:
         rows = []
@@ -76,8 +76,8 @@ def _find(text: str, among: tuple[AnyRelease, ...]) -> AnyRelease:
     known = [row.version for row in among]
     if not match:
         raise UnknownNameError("CUDA toolkit", text, wording.similar_names(cleaned, known) or [known[-1]])
-    number = [int(match[1]), int(match[2] or 0)]
-    older = [each for each in known if [int(part) for part in each.split(".")] < number]
+    number = [limited.digits(match[1]), limited.digits(match[2] or "0")]
+    older = [each for each in known if [limited.digits(part) for part in each.split(".")] < number]
     near = [*older[-1:], *known[len(older) : len(older) + 1]]  # those on both sides of it
     hint = f"the nearest {'are' if near[1:] else 'is'} {' and '.join(near)}"
     raise UnknownNameError("CUDA toolkit", text, near, hint=hint)

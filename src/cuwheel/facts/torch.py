@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.facts import versions
 from cuwheel.facts.tables import DATA, tables
+from cuwheel.support import limited
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
@@ -61,11 +62,10 @@ def list_named(name: str, release: str | None = None) -> str | None:
 
 def newest_within(limits: SpecifierSet) -> str | None:
     """The release that a requirement pins, else the newest that it allows; None where it allows all to come."""
-    from packaging.version import Version  # noqa: PLC0415 - few requirements name it
 
     for each in limits:
         if each.operator == "==" and not each.version.endswith(".*"):
-            return Version(each.version).public
+            return limited.version(each.version).public
     major = versions.major(tables().torch.change[0].since)
     if limits.contains(f"{major}.{_MINORS}.0") or limits.contains(f"{major + 1}.0.0"):
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from cuwheel.support import limited
 from cuwheel.support.patterns import lazy_pattern
 
 _DIGITS = lazy_pattern(r"\d+", re.ASCII)
@@ -14,7 +15,7 @@ _LOCAL = lazy_pattern(r"[-+]")  # what follows is a build or a local version, an
 @lru_cache(maxsize=4096)  # a table's own versions are compared with over and over
 def key(version: str) -> tuple[int, ...]:
     """For comparing: `580.65.06` → (580, 65, 6). Trailing zeros do not count, so 13 equals 13.0."""
-    parts = [int(part) for part in _DIGITS.findall(_LOCAL.split(version, maxsplit=1)[0])]
+    parts = [limited.digits(part) for part in _DIGITS.findall(_LOCAL.split(version, maxsplit=1)[0])]
     while parts and parts[-1] == 0:
         parts.pop()
     return tuple(parts)
@@ -30,4 +31,4 @@ def minor(version: str) -> str:
 
 
 def major(version: str) -> int:
-    return int(version.split(".", maxsplit=1)[0])
+    return limited.digits(version.split(".", maxsplit=1)[0])

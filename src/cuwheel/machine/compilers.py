@@ -12,7 +12,7 @@ import msgspec
 
 from cuwheel.facts import versions
 from cuwheel.machine.profile import Compiler, CompilerKind, Tool, Toolkit, VisualStudio
-from cuwheel.support import codec, system_calls
+from cuwheel.support import codec, limited, system_calls
 
 if TYPE_CHECKING:
     from cuwheel.machine.world import World
@@ -311,7 +311,7 @@ def _version(world: World, root: Path, nvcc: Path | None) -> str | None:
     # Copied from a board without its links, or one with nothing but libraries for another processor.
     for header in (root / "include" / "cuda.h", *world.glob(world.shown(root), "targets/*/include/cuda.h")):
         if match := _CUDA_H.search(world.text(world.shown(header)) or ""):
-            number = int(match[1])
+            number = limited.digits(match[1])
             return f"{number // 1000}.{number % 1000 // 10}"
     return None
 

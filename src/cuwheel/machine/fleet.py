@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from cuwheel.errors import ConfigurationError, CuwheelError, UnknownNameError, UnreadableError, UsageError
 from cuwheel.facts import gpus, packages, toolkits
 from cuwheel.facts.arch import Capability, looks_like_arch
-from cuwheel.support import codec, files
+from cuwheel.support import codec, files, limited
 from cuwheel.support.patterns import lazy_pattern
 
 if TYPE_CHECKING:
@@ -443,8 +443,8 @@ def visible_to_programs(profile: MachineProfile) -> MachineProfile:
     for word in (each.strip() for each in variable.value.split(",")):
         if word.upper().startswith(("GPU-", "MIG-")):
             return profile
-        number = int(word[:9]) if word.isascii() and word.isdigit() else len(profile.gpus)
-        if number >= len(profile.gpus):
+        number = limited.whole(word)
+        if number is None or number >= len(profile.gpus):
             break  # CUDA reads the list up to the first that is none
         seen.append(profile.gpus[number])
     return replace(profile, gpus=tuple(seen))

@@ -19,7 +19,7 @@ from cuwheel.machine import nvml
 from cuwheel.machine.compilers import program_folders
 from cuwheel.machine.profile import Driver, Gpu
 from cuwheel.machine.system import library_folders
-from cuwheel.support import codec
+from cuwheel.support import codec, limited
 
 if TYPE_CHECKING:
     from cuwheel.machine.world import World
@@ -101,7 +101,7 @@ def _from_smi(world: World) -> tuple[list[Gpu], str | None]:
             capability=Capability.parse(capability)
             if _CAPABILITY.fullmatch(capability)
             else _capability_by_table(name),
-            memory=int(memory) << 20 if memory.isdecimal() else None,
+            memory=limited.digits(memory) << 20 if memory.isdecimal() else None,
             found_via=_SMI,
         )
         for name, capability, memory, _ in rows

@@ -15,7 +15,7 @@ from cuwheel.facts import spellings, toolkits, versions
 from cuwheel.facts.packages import is_cuda_library
 from cuwheel.machine import compilers, python_environment
 from cuwheel.machine.profile import Fact, LibraryFolder, System, Variable
-from cuwheel.support import codec, system_calls, wording
+from cuwheel.support import codec, limited, system_calls, wording
 
 if TYPE_CHECKING:
     from cuwheel.machine.world import World
@@ -310,13 +310,13 @@ def available_resources() -> tuple[int, int | None]:
     """Cores and bytes: of the machine, less what a container or a service manager withholds."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota, period = (*_words_of_file(_GROUP / "cpu.max"), "", "")[:2]
-    if quota.isdigit() and period.isdigit() and int(period):
-        cores = max(1, min(cores, round(int(quota) / int(period))))
+    if quota.isdecimal() and period.isdecimal() and limited.digits(period):
+        cores = max(1, min(cores, round(limited.digits(quota) / limited.digits(period))))
     limit = next(iter(_words_of_file(_GROUP / "memory.max")), "")
     used = next(iter(_words_of_file(_GROUP / "memory.current")), "")
     free = _free_memory()
-    if limit.isdigit():
-        allowed = int(limit) - (int(used) if used.isdigit() else 0)
+    if limit.isdecimal():
+        allowed = limited.digits(limit) - (limited.whole(used) or 0)
         free = allowed if free is None else min(free, allowed)
     return cores, None if free is None else max(free, 0)
 
@@ -333,4 +333,4 @@ def _free_memory() -> int | None:
     if "MemAvailable:" not in words:
         return None
     kilobytes = words[words.index("MemAvailable:") + 1]
-    return int(kilobytes) * 1024 if kilobytes.isdigit() else None
+    return limited.digits(kilobytes) * 1024 if kilobytes.isdecimal() else None

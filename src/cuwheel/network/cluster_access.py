@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from cuwheel.errors import UnreadableError, UsageError
-from cuwheel.support import files, process, system_calls
+from cuwheel.support import files, limited, process, system_calls
 from cuwheel.support.answer import Answer
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ class Target(Struct, frozen=True, kw_only=True):
 def parse_address(text: str) -> Target:
     """Raises UsageError where it is none of these, or would let others in."""
     name, _, count = text.partition(":")
-    if name in ("local", "slurm") and (text == name or (count.isdecimal() and 0 < int(count) <= _MOST)):
-        return Target(kind="local" if name == "local" else "slurm", workers=int(count or 0))
+    if name in ("local", "slurm") and (text == name or (count.isdecimal() and 0 < limited.digits(count) <= _MOST)):
+        return Target(kind="local" if name == "local" else "slurm", workers=limited.digits(count or "0"))
     return parse_place(text)
 
 

@@ -23,7 +23,7 @@ import msgspec
 
 from cuwheel.errors import CuwheelError, MissingExtraError, NetworkError, ToolError, UnavailableError, UnreadableError
 from cuwheel.network import addresses, client, settings, venvs
-from cuwheel.support import codec, files, log, process
+from cuwheel.support import codec, files, limited, log, process
 
 if TYPE_CHECKING:
     from packaging.tags import Tag
@@ -267,10 +267,10 @@ def _name_in(entry: dict[str, Any]) -> str:
 
 def _rank(name: str, wanted: Wanted) -> int:
     """The place among the tags that an installer there would take, the best first."""
-    from packaging.utils import InvalidWheelFilename, parse_wheel_filename  # noqa: PLC0415 - uv alone needs it
+    from packaging.utils import InvalidWheelFilename  # noqa: PLC0415 - uv alone needs it
 
     try:
-        tags = parse_wheel_filename(name)[3]
+        tags = limited.wheel_file(name)[3]
     except InvalidWheelFilename:
         return sys.maxsize
     if wanted.order is not None:
@@ -283,7 +283,9 @@ def _tags(wanted: Wanted) -> Iterator[Tag]:
 
     if wanted.platform is None and wanted.python is None:
         return tags.sys_tags()
-    version = [int(each) for each in (wanted.python or "").split(".")[:2] if each.isdigit()] or sys.version_info[:2]
+    version = [
+        limited.digits(each) for each in (wanted.python or "").split(".")[:2] if each.isdecimal()
+    ] or sys.version_info[:2]
     platforms = [wanted.platform] if wanted.platform else list(tags.platform_tags())
     own = f"cp{''.join(map(str, version))}"
     return chain(

@@ -17,7 +17,7 @@ import msgspec
 
 from cuwheel.network import addresses
 from cuwheel.network.addresses import Login, parted
-from cuwheel.support import codec, log, system_calls
+from cuwheel.support import codec, limited, log, system_calls
 
 # What pip or uv is configured with, as far as it says where packages are and how to get at them.
 
@@ -79,11 +79,8 @@ def system_folders(environ: Mapping[str, str]) -> list[Path]:
 
 def parse_seconds(text: str | None) -> float | None:
     """A time limit that somebody set; None where it is none."""
-    try:
-        found = float(text or "")
-    except ValueError:
-        return None
-    return found if 0 < found < float("inf") else None
+    found = limited.real(text or "")
+    return found if found is not None and found > 0 else None
 
 
 def is_true(text: str) -> bool:
@@ -429,7 +426,7 @@ def _is_excepted(host: str, port: int, excepted: str) -> bool:
     for each in excepted.lower().replace(",", " ").split():
         name, colon, number = each.rpartition(":")
         if colon and number.isdigit() and not name.endswith(":"):
-            if int(number[:6]) != port:
+            if limited.digits(number) != port:
                 continue
             each = name  # noqa: PLW2901
         bare = each.strip("[]").lstrip("*").lstrip(".")

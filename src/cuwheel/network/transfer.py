@@ -17,7 +17,7 @@ import msgspec
 from cuwheel.errors import CuwheelError, NetworkError, UnreadableError
 from cuwheel.network import addresses, client
 from cuwheel.network.client import Page
-from cuwheel.support import codec, files, log, system_calls
+from cuwheel.support import codec, files, limited, log, system_calls
 from cuwheel.support.wording import size
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def patience_for(count: int) -> float:
 def length(response: httpx.Response) -> int | None:
     """What a server says that an answer will have."""
     text = response.headers.get("Content-Length", "")
-    return int(text[:19]) if text.isascii() and text.isdigit() else None
+    return limited.whole(text)
 
 
 def download(url: str, to: Path, *, sha256: str | None = None, size: int | None = None, label: str = "") -> None:

@@ -27,7 +27,7 @@ from cuwheel.proving.emulation import Emulator
 from cuwheel.proving.outcomes import Check, Installation, Result, result_of
 from cuwheel.proving.runner import checks as runner
 from cuwheel.proving.runner import child
-from cuwheel.support import log, masking, quoting, scratch
+from cuwheel.support import limited, log, masking, quoting, scratch
 from cuwheel.support.finding import Finding, finding
 from cuwheel.tracing import session
 from cuwheel.verdicts import wheel_tags
@@ -104,7 +104,9 @@ def _python_that_fits(survey: Survey, here: Machine) -> str | None:
     # Another Python helps only where nothing else is in the way (a wheel for Windows).
     if not problems or not all("Python" in each for each in problems):
         return None
-    named = sorted((int(match[1]), int(match[2])) for each in found if (match := _CP.match(each.tag)))
+    named = sorted(
+        (limited.digits(match[1]), limited.digits(match[2])) for each in found if (match := _CP.match(each.tag))
+    )
     return ".".join(map(str, named[-1])) if named else None
 
 

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from packaging.metadata import InvalidMetadata, Metadata, parse_email
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from cuwheel.support import limited
 from cuwheel.support.finding import examine as examine_checks
 from cuwheel.support.finding import finding, gravest_first
 from cuwheel.support.wording import a_few, first_few
@@ -191,7 +192,7 @@ def _field(error: BaseException) -> str:
 
 def metadata_differs(subject: WheelSubject) -> Iterator[Finding]:
     try:
-        name, version, _, _ = parse_wheel_filename(plain_name(subject.file))
+        name, version, _, _ = limited.wheel_file(plain_name(subject.file))
     except InvalidWheelFilename:
         return
     written = dict(reversed(list(fields(subject.wheel.metadata or ""))))
@@ -205,7 +206,7 @@ def metadata_differs(subject: WheelSubject) -> Iterator[Finding]:
 
 def _same(text: str, version: Version) -> bool:
     try:
-        return Version(text) == version
+        return limited.version(text) == version
     except InvalidVersion:
         return False
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim, findings_section
 from cuwheel.report.tables import Facts, Look, Mark, MarkedLine, Matrix, Row, short, table
-from cuwheel.support import quoting
+from cuwheel.support import limited, quoting
 from cuwheel.support.finding import SEVERITIES, Finding
 from cuwheel.support.wording import a_few, file_name
 from cuwheel.verdicts.check_rules.driver import DRIVER_ALONE
@@ -127,7 +127,8 @@ def _fixes(obstacles: Iterable[tuple[Verdict, Finding]]) -> Iterator[tuple[Verdi
             words = re.sub(r"\d+", "", finding.fix) if finding.rule == "driver-below-cuda-floor" else finding.fix
             alike.setdefault((id(verdict), words), []).append((verdict, finding.fix))
     told = [
-        max(each, key=lambda one: [int(number) for number in re.findall(r"\d+", one[1])]) for each in alike.values()
+        max(each, key=lambda one: [limited.digits(number) for number in re.findall(r"\d+", one[1])])
+        for each in alike.values()
     ]
     alone = {id(verdict) for verdict, fix in told if fix.startswith(DRIVER_ALONE)}
     return ((verdict, fix) for verdict, fix in told if id(verdict) not in alone or not fix.startswith("update the "))

@@ -11,7 +11,7 @@ from packaging.version import Version
 from cuwheel.facts.arch import Arch
 from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim
 from cuwheel.report.tables import Facts, Row, short, table
-from cuwheel.support import quoting
+from cuwheel.support import limited, quoting
 from cuwheel.support.wording import counted, rough_seconds, size
 from cuwheel.verdicts import torch_releases
 
@@ -64,7 +64,7 @@ def document(answer: Find, *, verbose: bool) -> Document:
         blocks += [heading, table((short("release"), short("outcome"), "why"), rows)]
     # Newer than the driver: it runs once it is compiled.
     cured = next((each for each in others if each.compiling and each.predicted_error), None)
-    if cured and (chosen is None or Version(cured.version) > Version(chosen.version)):
+    if cured and (chosen is None or limited.version(cured.version) > limited.version(chosen.version)):
         for_ = ",".join(dict.fromkeys(str(Arch(each.capability)) for each in answer.machines if each.capability))
         command = quoting.here(["cuwheel", "graft", f"{answer.name}=={cured.version}", "--compile", for_, "-o", "OUT"])
         took = rough_seconds(*cured.compiling) if cured.compiling else ""

@@ -9,6 +9,7 @@ are still null, and the process ends by SIGSEGV. So every type is described here
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import types
@@ -29,7 +30,7 @@ from cuwheel.errors import (
     NewerSchemaError,
     UnreadableError,
 )
-from cuwheel.support import log, system_calls, wording
+from cuwheel.support import limited, log, system_calls, wording
 
 T = TypeVar("T")
 
@@ -75,11 +76,35 @@ def decode(data: bytes | str, type_: type[T]) -> T: ...
 def decode(data: bytes | str, type_: Any = Any) -> Any:
     """JSON that somebody wrote. Whatever is wrong with it is a msgspec.DecodeError."""
     try:
+        _refuse_long_numbers(data)
         return _decoder(type_).decode(data)
     except RecursionError:
         raise msgspec.DecodeError("it is nested too deeply") from None
     except UnicodeError as error:  # not of msgspec's own class
         raise msgspec.DecodeError(f"it is not UTF-8: {error}") from None
+
+
+# A whole number of JSON or TOML may have any length, and one of more than 64 bits fits in no size, count or time: to divide
+# it, or to hand it to the system, is an OverflowError far from here.
+_LONG = b":" + b"0" * limited.MOST_DIGITS
+_SHAPES = bytes.maketrans(b"0123456789 \t\r\n[,-", b"0" * 10 + b":" * 7)  # what may stand before a number is a colon
+_WHOLE = 1 << 63
+
+
+def _refuse_long_numbers(data: bytes | str) -> None:
+    """Raises DecodeError. A text may look as if it had such a number: only then all of it is read for that."""
+    raw = data.encode() if isinstance(data, str) else data
+    if _LONG in raw.translate(_SHAPES):
+        import json  # noqa: PLC0415 - 7 ms, and next to no document needs it
+
+        with contextlib.suppress(json.JSONDecodeError):  # what else is wrong with it is told by the decoder
+            json.loads(raw, parse_int=lambda digits: _checked_whole(limited.digits(digits.lstrip("-"))))
+
+
+def _checked_whole(number: int) -> int:
+    if not -_WHOLE <= number < _WHOLE:
+        raise msgspec.DecodeError("it has a number that is too large")
+    return number
 
 
 class _Named(msgspec.Struct):
@@ -222,7 +247,7 @@ def is_newer(schema: str, known: str) -> bool:
     """Whether a file's schema is a later version of the one that is known: `cuwheel.facts/2` of `cuwheel.facts/1`."""
     name, _, latest = known.rpartition("/")
     found, _, version = schema.rpartition("/")
-    return found == name and version.isascii() and version.isdigit() and int(version[:9]) > int(latest)
+    return found == name and (limited.whole(version) or 0) > limited.digits(latest)
 
 
 def parse_toml(data: bytes) -> dict[str, Any]:
@@ -245,6 +270,12 @@ def parse_toml(data: bytes) -> dict[str, Any]:
         raise msgspec.DecodeError("it is nested too deeply") from None
     except ValueError as error:  # a number of thousands of digits
         raise msgspec.DecodeError(_uncapitalised(str(error).partition(";")[0])) from None
+    waiting: list[Any] = [found]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, int):
+            _checked_whole(value)
+        waiting += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return found
 
 

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from cuwheel.errors import MalformedError, NetworkError, UnavailableError, UnreadableError
 from cuwheel.network import addresses, resolver, transfer
 from cuwheel.network.addresses import local_path
-from cuwheel.support import confined, files, log, wording
+from cuwheel.support import confined, files, limited, log, wording
 from cuwheel.support.confined import place_of_member
 from cuwheel.toolchains.store import DOWNLOADS, Store
 from cuwheel.toolchains.toolchain import Archive
@@ -426,7 +426,7 @@ def _deb_data(path: Path) -> Iterator[IO[bytes]]:
                 with opener(file) if opener else contextlib.nullcontext(file) as opened:
                     yield opened
                 return
-            file.seek(int(size) + int(size) % 2, os.SEEK_CUR)
+            file.seek(limited.digits(size) + limited.digits(size) % 2, os.SEEK_CUR)
     raise MalformedError(path, "is a Debian package without files")
 
 

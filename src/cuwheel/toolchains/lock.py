@@ -157,8 +157,7 @@ def parse(data: bytes, name: str) -> Lock:
 
 def _checked(found: dict[str, Any], name: str) -> Lock:
     schema = str(found.get("schema", ""))
-    version = schema.rpartition("/")[2]
-    if schema.startswith("cuwheel.lock/") and version.isdigit() and int(version[:9]) > int(SCHEMA[-1]):
+    if codec.is_newer(schema, SCHEMA):
         raise NewerSchemaError(name, schema, SCHEMA)
     problems: list[str] = []
     result = codec.convert_or_list_problems(found, Lock, NAME, problems)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from cuwheel.errors import MalformedError, UnreadableError
-from cuwheel.support import codec, files, log, system_calls
+from cuwheel.support import codec, files, limited, log, system_calls
 from cuwheel.toolchains.toolchain import Installed
 from cuwheel.wheel import journal_file
 
@@ -44,7 +44,9 @@ class Store:
         """What is complete, still there and readable, by version and provider. Folders without the marker are not."""
         found = (codec.noted(path, Installed) for path in sorted(self.toolchains.glob(f"*/{_MARKER}")))
         usable = [each for each in found if each and (each.prefix or _is_there(each))]
-        return tuple(sorted(usable, key=lambda each: ([int(part) for part in each.cuda.split(".")], each.provider)))
+        return tuple(
+            sorted(usable, key=lambda each: ([limited.digits(part) for part in each.cuda.split(".")], each.provider))
+        )
 
     def find(self, identity: str) -> Installed | None:
         return next((each for each in self.all() if each.identity == identity), None)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cuwheel.errors import UsageError
+from cuwheel.support import limited
 from cuwheel.verdicts import machine_view as view
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Need(Struct, frozen=True, kw_only=True):
 
 def parse_needs(texts: Sequence[str]) -> tuple[Need, ...]:
     """All of them, or one error that names everything wrong with them."""
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415
+    from packaging.specifiers import InvalidSpecifier  # noqa: PLC0415
 
     needs, problems = [], []
     for text in texts:
@@ -41,7 +42,7 @@ def parse_needs(texts: Sequence[str]) -> tuple[Need, ...]:
         name = match[1].lower() if match else ""
         versions = (match[2] or "") if match else ""
         try:
-            SpecifierSet(versions)
+            limited.specifiers(versions)
         except InvalidSpecifier:
             problems.append(f"{text!r} is not of the form NAME or NAME>=VERSION")
             continue
@@ -58,16 +59,15 @@ def examine(needs: Sequence[Need], machine: MachineProfile) -> tuple[NeedResult,
 
 
 def _examine(need: Need, machine: MachineProfile) -> NeedResult:
-    from packaging.specifiers import SpecifierSet  # noqa: PLC0415
-    from packaging.version import InvalidVersion, Version  # noqa: PLC0415
+    from packaging.version import InvalidVersion  # noqa: PLC0415
 
     found = READERS[need.name](machine)
     if not found:
         return NeedResult(need=need.text, met=False, reason=f"no {need.name} was found")
-    wanted = SpecifierSet(need.versions, prereleases=True)
+    wanted = limited.specifiers(need.versions, prereleases=True)
     for version, where in found:
         try:
-            if Version(version.split("+")[0]) in wanted:
+            if limited.version(version.split("+")[0]) in wanted:
                 return NeedResult(need=need.text, met=True, reason=f"{version}, {where}")
         except InvalidVersion:
             continue

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cuwheel.device_code.libraries import Survey, TorchExports
 from cuwheel.facts import torch, versions
 from cuwheel.machine.fleet import Machine
+from cuwheel.support import limited
 from cuwheel.support.patterns import lazy_pattern
 from cuwheel.support.wording import runs
 from cuwheel.verdicts.loading import loading
@@ -42,15 +43,15 @@ def _told_by_table(release: str, survey: Survey) -> bool:
 
 def _torch_release_in_table(version: str) -> str | None:
     """The release that tells of a version, as people or installers write it: `2.9`, `2.9.0+cu128`."""
-    from packaging.version import InvalidVersion, Version  # noqa: PLC0415 - few answers need it
+    from packaging.version import InvalidVersion  # noqa: PLC0415 - few answers need it
 
     try:
-        asked = Version(version)
+        asked = limited.version(version)
     except InvalidVersion:
         return None
     if asked.is_prerelease or (asked.local and not _OF_CUDA.fullmatch(asked.local)):
         return None
-    same = (each for each in torch.own_symbols().releases if Version(each).release[:2] == asked.release[:2])
+    same = (each for each in torch.own_symbols().releases if limited.version(each).release[:2] == asked.release[:2])
     release = next(same, None)
     if release and asked.local and not torch.has_new_strings(release):
         return None  # torch's own index had builds of both kinds then
@@ -65,11 +66,10 @@ def fitting_torch_releases(survey: Survey) -> tuple[str, ...] | None:
     needed = _needed_torch_symbols(survey)
     if not needed:
         return None
-    from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - few answers need it
 
     having = torch.releases_exporting(needed)
     found = (each for each in torch.own_symbols().releases if each in having or not _told_by_table(each, survey))
-    allowed = [SpecifierSet(_LOCAL.sub("", str(each.specifier))) for each in torch_requirements(survey)]
+    allowed = [limited.specifiers(_LOCAL.sub("", str(each.specifier))) for each in torch_requirements(survey)]
     return tuple(versions.minor(each) for each in found if _any_patch(each, allowed))
 
 
@@ -122,9 +122,8 @@ def requirement_allows(wanted: Requirement, version: str) -> bool:
 
 def _any_patch(release: str, allowed: Sequence[SpecifierSet]) -> bool:
     """Whether one of the patches up to the one in the table is allowed: they keep the interface."""
-    from packaging.version import Version  # noqa: PLC0415 - few answers need it
 
-    *_, last = Version(release).release
+    *_, last = limited.version(release).release
     patches = [f"{versions.minor(release)}.{patch}" for patch in range(last + 1)]
     return any(all(each.contains(patch) for each in allowed) for patch in patches)
 

@@ -14,6 +14,7 @@ from cuwheel.facts import versions
 from cuwheel.facts.tables import tables
 from cuwheel.machine import fleet
 from cuwheel.machine.fleet import Machine
+from cuwheel.support import limited
 from cuwheel.support.finding import Finding, Severity, finding
 from cuwheel.support.patterns import lazy_pattern
 from cuwheel.support.wording import first_few
@@ -135,8 +136,8 @@ def _python_problem(python: str, abi: str, machine: Machine) -> str | None:
     if (problem := _gil_problem(python, abi, machine)) is not None:
         return problem
     newer_too = abi == "abi3" or match[1] == "py"
-    same = versions.minor(has) == wanted if "." in wanted else versions.major(has) == int(wanted)
-    if same or (newer_too and versions.major(has) == int(match[2]) and versions.at_least(has, wanted)):
+    same = versions.minor(has) == wanted if "." in wanted else versions.major(has) == limited.digits(wanted)
+    if same or (newer_too and versions.major(has) == limited.digits(match[2]) and versions.at_least(has, wanted)):
         return None
     words = _python_words(python, abi) or wanted
     return f"Python is {versions.minor(has)}, not {words.removeprefix('Python ')}"
@@ -208,10 +209,10 @@ _CP = lazy_pattern(r"cp(\d)(\d+)", re.ASCII)
 
 def _named(subject: WheelSubject) -> tuple[str, ...]:
     """The tags of the file name, expanded; none if it is not the name of a wheel."""
-    from packaging.utils import InvalidWheelFilename, parse_wheel_filename  # noqa: PLC0415 - of wheels alone
+    from packaging.utils import InvalidWheelFilename  # noqa: PLC0415 - of wheels alone
 
     try:
-        return tuple(str(tag) for tag in parse_wheel_filename(plain_name(subject.file))[3])
+        return tuple(str(tag) for tag in limited.wheel_file(plain_name(subject.file))[3])
     except InvalidWheelFilename:
         return ()
 
@@ -227,10 +228,10 @@ def _written_tags(subject: WheelSubject) -> tuple[str, ...]:
 
 
 def name_of_file(subject: WheelSubject) -> Iterator[Finding]:
-    from packaging.utils import InvalidWheelFilename, parse_wheel_filename  # noqa: PLC0415 - of wheels alone
+    from packaging.utils import InvalidWheelFilename  # noqa: PLC0415 - of wheels alone
 
     try:
-        parse_wheel_filename(plain_name(subject.file))
+        limited.wheel_file(plain_name(subject.file))
     except InvalidWheelFilename as error:
         yield finding("file-name", f"its file name is not that of a wheel: {str(error)[:200]}")
 
@@ -391,13 +392,13 @@ def _importable(python: str, abi: str, made: set[str]) -> bool:
 
 
 def requires_python(subject: WheelSubject) -> Iterator[Finding]:
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415 - of wheels alone
+    from packaging.specifiers import InvalidSpecifier  # noqa: PLC0415 - of wheels alone
 
     wanted = dict(fields(subject.wheel.metadata or "")).get("requires-python")
     if not wanted:
         return
     try:
-        allowed = SpecifierSet(wanted)
+        allowed = limited.specifiers(wanted)
     except InvalidSpecifier:
         return  # the rules of metadata say that
     pythons = {tag.partition("-")[0] for tag in _named(subject)}

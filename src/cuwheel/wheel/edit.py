@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from msgspec.structs import replace
 from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import InvalidVersion
 
 from cuwheel.errors import MalformedError, UsageError
-from cuwheel.support import files
+from cuwheel.support import files, limited
 from cuwheel.wheel import record
 from cuwheel.wheel.file import DATA, INFO, WheelFile
-from cuwheel.wheel.requirements import checked
 from cuwheel.wheel.zip_writer import Traits, ZipWriter
 
 if TYPE_CHECKING:
@@ -97,14 +96,14 @@ def _renamed_requirement(line: bytes, name: tuple[str, str]) -> bytes:
 def _plain_requirement(requirement: str) -> str:
     """Two spellings of one requirement are one."""
     try:
-        return str(checked(requirement))
+        return str(limited.requirement(requirement))
     except InvalidRequirement:
         return requirement
 
 
 def _checked_requirement(requirement: str) -> str:
     try:
-        return str(checked(requirement))
+        return str(limited.requirement(requirement))
     except InvalidRequirement as error:
         raise UsageError(f"{requirement!r} is not a requirement: {error}", hint="such as numpy>=2") from error
 
@@ -268,6 +267,6 @@ def _chunks(content: bytes | Path) -> Iterator[bytes]:
 
 def _checked(version: str) -> str:
     try:
-        return str(Version(version))
+        return str(limited.version(version))
     except InvalidVersion as error:
         raise UsageError(f"{version!r} is not a version: {error}", hint="such as 1.2+cu130") from error

@@ -24,7 +24,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from cuwheel.errors import MalformedError, UnreadableError
-from cuwheel.support import confined, system_calls
+from cuwheel.support import confined, limited, system_calls
 from cuwheel.support.confined import Tree
 from cuwheel.support.files import errors_of, sync_file, sync_folder
 from cuwheel.support.finding import Finding, finding
@@ -111,7 +111,9 @@ class Changes:
         if digest:
             sync_file(staged)
             after = replace(_state(staged.stat()), sha256=digest.sha256)
-        return Step(number=int(staged.name), action=action, path=self._name(path), before=before, after=after)
+        return Step(
+            number=limited.digits(staged.name), action=action, path=self._name(path), before=before, after=after
+        )
 
     def _add(self, step: Step) -> None:
         with self._lock:

@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
-from cuwheel.support import codec, confined, files, system_calls
+from cuwheel.support import codec, confined, files, limited, system_calls
 from cuwheel.support.files import sync_folder
 
 SCHEMA = "cuwheel.journal/3"
@@ -265,7 +265,7 @@ def folders(root: Path, verb: Verb) -> list[Path]:
     place = folder_of(root, verb)
     if not confined.must_be_a_folder(root / FOLDER) or not confined.must_be_a_folder(place):
         return []
-    found = [(int(match[1]), each) for each in place.iterdir() if (match := _RUN.fullmatch(each.name))]
+    found = [(limited.digits(match[1]), each) for each in place.iterdir() if (match := _RUN.fullmatch(each.name))]
     for _, folder in found:
         for part in (folder, *(folder / each for each in _PARTS)):
             confined.must_be_a_folder(part)
@@ -280,7 +280,7 @@ def journals(root: Path, verb: Verb = "slim") -> list[tuple[Path, Journal]]:
 def new_folder(root: Path, verb: Verb) -> Path:
     """The path of a new journal; for an install one with a name that no wheel can know, and bring files for."""
     there = folders(root, verb)
-    number = int(there[-1].name.partition("-")[0]) + 1 if there else 1
+    number = limited.digits(there[-1].name.partition("-")[0]) + 1 if there else 1
     return folder_of(root, verb) / (f"{number:04}" + (f"-{secrets.token_hex(8)}" if verb == "install" else ""))
 
 

@@ -9,6 +9,7 @@ from packaging.markers import UndefinedEnvironmentName, default_environment
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from cuwheel.support import limited
 from cuwheel.wheel import metadata
 
 # What conditions ask for, of the systems that CUDA is made for.
@@ -16,17 +17,6 @@ SYSTEMS: Mapping[str, Mapping[str, str]] = {
     "linux": {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"},
     "windows": {"sys_platform": "win32", "platform_system": "Windows", "os_name": "nt"},
 }
-_MOST_BRACKETS = 50
-_LONGEST = 10_000  # characters, conditions included: those of real packages have some hundred
-
-
-def checked(text: str) -> Requirement:
-    """Or InvalidRequirement, also where brackets are nested by the thousand: packaging would run out of stack."""
-    if len(text) > _LONGEST:
-        raise InvalidRequirement(f"longer than {_LONGEST:,} characters")
-    if text.count("(") > _MOST_BRACKETS:
-        raise InvalidRequirement(f"more than {_MOST_BRACKETS} brackets")
-    return Requirement(text)
 
 
 @functools.lru_cache(maxsize=2 * metadata.MOST_REQUIREMENTS)  # rule after rule asks for those of one wheel
@@ -36,7 +26,7 @@ def parse(text: str) -> Requirement | None:
     All callers get the same value: change a copy of it.
     """
     try:
-        return checked(text)
+        return limited.requirement(text)
     except InvalidRequirement:
         return None
 

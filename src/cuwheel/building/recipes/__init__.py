@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import InvalidSpecifier
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import InvalidVersion
 
 from cuwheel.building import config
 from cuwheel.errors import FactsError
-from cuwheel.support import codec
+from cuwheel.support import codec, limited
 from cuwheel.wheel import requirements
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def fits(recipe: Recipe, name: str, version: str) -> bool:
     if canonicalize_name(name) not in recipe.names:
         return False
     try:
-        return not version or SpecifierSet(recipe.versions).contains(Version(version), prereleases=True)
+        return not version or limited.specifiers(recipe.versions).contains(limited.version(version), prereleases=True)
     except InvalidVersion:
         return True
 
@@ -106,7 +106,7 @@ def _problems(recipe: Recipe) -> Iterator[str]:
     if not recipe.tried:
         yield "it was never tried"
     try:
-        SpecifierSet(recipe.versions)
+        limited.specifiers(recipe.versions)
     except InvalidSpecifier:
         yield f"versions: {recipe.versions!r} is not a specifier such as >=1.2"
 

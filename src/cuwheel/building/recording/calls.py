@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 from collections import defaultdict
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct, field
 
 from cuwheel.building.recording import words
-from cuwheel.support import files, system_calls
+from cuwheel.support import files, limited, system_calls
 from cuwheel.support.wording import file_name
 
 if TYPE_CHECKING:
@@ -123,12 +122,9 @@ def parse_phases(text: str) -> Iterator[Phase]:
         cells = [cell.strip() for cell in line.split(",")]
         if len(cells) < _COLUMNS or cells[-1] not in _UNITS:
             continue
-        try:
-            seconds = float(cells[-2]) * _UNITS[cells[-1]]
-        except ValueError:
-            continue
-        if math.isfinite(seconds) and seconds >= 0:
-            yield Phase(name=cells[1], file=cells[0], arch=cells[-4], seconds=seconds)
+        count = limited.real(cells[-2])
+        if count is not None and count >= 0:
+            yield Phase(name=cells[1], file=cells[0], arch=cells[-4], seconds=count * _UNITS[cells[-1]])
 
 
 def phases_inside(inner: Iterable[InnerProgram]) -> tuple[Phase, ...]:

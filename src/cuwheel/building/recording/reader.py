@@ -33,7 +33,7 @@ from cuwheel.building.recording.calls import (
     phases_inside,
 )
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError, UsageError
-from cuwheel.support import masking, quoting, system_calls
+from cuwheel.support import limited, masking, quoting, system_calls
 from cuwheel.support.wording import uncoloured
 
 MAX_HEAD = 64 << 20
@@ -347,7 +347,7 @@ def split_target(target: str | Path) -> tuple[str, int | None]:
     text = str(target)
     folder, colon, number = text.rpartition(":")
     if colon and folder and number.isascii() and number.isdecimal() and not Path(text).is_dir():
-        return folder, int(number[:9])
+        return folder, limited.digits(number)
     return text, None
 
 

@@ -29,7 +29,7 @@ from cuwheel.facts import gpus, toolkits, versions
 from cuwheel.facts.arch import Arch, Capability, Suffix, looks_like_arch
 from cuwheel.facts.tables import tables
 from cuwheel.machine import fleet, system
-from cuwheel.support import codec, files, log, process
+from cuwheel.support import codec, files, limited, log, process
 from cuwheel.support.finding import Finding, finding
 from cuwheel.support.wording import file_name
 from cuwheel.toolchains import assembler
@@ -597,7 +597,7 @@ def entry_of(code: bytes, arch: Arch, like: Entry) -> bytes:
 def text_entry(text: bytes, ptx: Entry) -> bytes:
     """PTX as an entry, stored raw. The block of options must be there, and may be empty."""
     stored = _padded(text.rstrip(b"\0") + b"\0")
-    major, minor = map(int, (ptx.ptx_isa or "1.0").split("."))
+    major, minor = map(limited.digits, (ptx.ptx_isa or "1.0").split("."))
     at = fatbin.ENTRY.size
     options = struct.pack("<II", at + 8, 0) + bytes(8)
     number, flags = ptx.arch.capability.number, PLAIN_FLAGS | _SUFFIXES[ptx.arch.suffix]

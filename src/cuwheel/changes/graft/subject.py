@@ -16,6 +16,7 @@ from cuwheel.device_code import cubin, fatbin
 from cuwheel.device_code.cubin import Interface
 from cuwheel.device_code.pe import Pe
 from cuwheel.errors import MalformedError
+from cuwheel.support import limited
 from cuwheel.support.buffer import FileBuffer
 
 if TYPE_CHECKING:
@@ -243,7 +244,7 @@ class ModuleId(NamedTuple):
 def parse_module_id(text: str) -> ModuleId | None:
     if not (found := _ID.fullmatch(text)):
         return None
-    size, rest = int(found[2]), found[3]
+    size, rest = limited.digits(found[2]), found[3]
     return ModuleId(text, int(found[1], 16), rest[:size]) if rest[size : size + 1] == "_" else None
 
 
@@ -260,7 +261,7 @@ def module_ids_in(names: Iterable[str]) -> Iterator[str]:
         for found in _HEADED.finditer(name):
             digits, head = found[1], found[2]
             for start in range(len(digits) - 1, -1, -1):  # a digit before them may be the end of another name
-                text = name[found.start(2) : found.start(2) + int(digits[start:])].removeprefix(head)
+                text = name[found.start(2) : found.start(2) + limited.digits(digits[start:])].removeprefix(head)
                 if parse_module_id(text):
                     yield text
                     break
@@ -360,8 +361,8 @@ def arch_lists_in(names: Iterable[str]) -> Iterator[str]:
         for match in _LISTED.finditer(name):
             # Only the length before a name tells where it ends: a digit may follow.
             for digits in (match[1], match[1][-2:]):
-                text = name[match.end() : match.end() + int(digits)]
-                if text.startswith(("CUB_", "THRUST_", "_V_")) and len(text) == int(digits):
+                text = name[match.end() : match.end() + limited.digits(digits)]
+                if text.startswith(("CUB_", "THRUST_", "_V_")) and len(text) == limited.digits(digits):
                     yield text.partition("_SM")[2] or "_" + text.split("_", 2)[2].removesuffix("_NS")
                     break
 

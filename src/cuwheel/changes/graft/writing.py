@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import InvalidVersion
 
 from cuwheel.changes.binaries import rewrite
 from cuwheel.changes.graft import host
@@ -19,7 +19,7 @@ from cuwheel.changes.stamp import stamp
 from cuwheel.device_code import elf
 from cuwheel.device_code.pe import Pe
 from cuwheel.errors import CuwheelError, MalformedError, UsageError
-from cuwheel.support import files, process, system_calls
+from cuwheel.support import files, limited, process, system_calls
 from cuwheel.support.buffer import FileBuffer
 from cuwheel.support.wording import a_few
 from cuwheel.wheel import variant
@@ -136,7 +136,7 @@ def labelled(wheel: WheelFile, archs: Iterable[str]) -> str:
 
 def _checked(version: str, wheel: WheelFile | None) -> str:
     try:
-        return str(Version(version))
+        return str(limited.version(version))
     except InvalidVersion as error:
         if wheel is None:
             raise UsageError(f"--version {version}: {error}", hint="such as --version 2.11.0+sm87") from error

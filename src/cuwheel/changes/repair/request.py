@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cuwheel.errors import UsageError
 from cuwheel.facts import toolkits, versions
+from cuwheel.support import limited
 from cuwheel.support.request_fields import as_paths, normalise
 
 
@@ -42,8 +43,10 @@ class RepairRequest:
         if self.cuda is None:
             return
         text = str(self.cuda).strip().lower()
-        if text.isdecimal() and int(text[:9]) in {versions.major(row.version) for row in toolkits.all_toolkits()}:
-            object.__setattr__(self, "cuda_major", int(text))
+        if text.isdecimal() and limited.digits(text) in {
+            versions.major(row.version) for row in toolkits.all_toolkits()
+        }:
+            object.__setattr__(self, "cuda_major", limited.digits(text))
             return
         found = toolkits.find_toolkit(text).version  # `13.0`, `12.8.1` or `cu128`
         object.__setattr__(self, "cuda_major", versions.major(found))

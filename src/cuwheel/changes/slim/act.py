@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
-from packaging.version import InvalidVersion, Version
+from packaging.version import InvalidVersion
 
 from cuwheel.changes.binaries.plan import FileChange, LibraryPlan
 from cuwheel.changes.graft.answer import GRAFT_NOTE, CompiledCode
@@ -49,7 +49,7 @@ from cuwheel.changes.slim.decide import (
 from cuwheel.changes.slim.request import SlimRequest, SlimTask, resolve
 from cuwheel.device_code.survey import survey, survey_wheel
 from cuwheel.errors import MalformedError, UnreadableError, UsageError
-from cuwheel.support import files, quoting, system_calls
+from cuwheel.support import files, limited, quoting, system_calls
 from cuwheel.support.files import must_have_room
 from cuwheel.support.finding import Finding, finding
 from cuwheel.support.wording import a_few, counted, size
@@ -261,7 +261,7 @@ def _named(edit: WheelEdit, request: SlimRequest, made: Sequence[CompiledCode]) 
 
         version = with_architectures(wheel, dict.fromkeys(each.arch for each in made))
     try:
-        edit.rename(version=str(Version(asked or labelled(version))))
+        edit.rename(version=str(limited.version(asked or labelled(version))))
     except InvalidVersion as error:
         if asked:
             raise UsageError(f"--version {asked}: {error}", hint="such as --version 2.11.0+h100") from error
@@ -274,7 +274,7 @@ def _named(edit: WheelEdit, request: SlimRequest, made: Sequence[CompiledCode]) 
 def labelled(version: str) -> str:
     """`2.11.0+cu130` → `2.11.0+cu130.slim`, and `.slim.2` where it was slimmed before."""
     if match := _NUMBERED.fullmatch(version):
-        return f"{match['rest']}.{int(match['number'] or 1) + 1}"
+        return f"{match['rest']}.{limited.digits(match['number'] or '1') + 1}"
     return f"{version}{'.' if '+' in version else '+'}{_LABEL}"
 
 

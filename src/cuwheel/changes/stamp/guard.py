@@ -16,6 +16,7 @@ from cuwheel.errors import MalformedError, UsageError
 from cuwheel.facts import gpus, toolkits
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
+from cuwheel.support import limited
 from cuwheel.support.finding import Finding, finding
 from cuwheel.verdicts import predict
 
@@ -149,7 +150,7 @@ def _oldest_driver(subject: Judge, capability: Capability) -> int | None:
 
 
 def _number(cuda: str) -> int:
-    major, minor = (int(part) for part in cuda.split(".")[:2])
+    major, minor = (limited.digits(part) for part in cuda.split(".")[:2])
     return major * 1000 + minor * 10
 
 

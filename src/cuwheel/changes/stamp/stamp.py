@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
-from packaging.version import InvalidVersion, Version
+from packaging.version import InvalidVersion
 
 from cuwheel.changes.stamp import guard
 from cuwheel.changes.stamp.guard import Guard
@@ -27,7 +27,7 @@ from cuwheel.errors import CuwheelError, MalformedError, UsageError
 from cuwheel.facts import gpus, versions
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.machine.fleet import Machine
-from cuwheel.support import files, system_calls
+from cuwheel.support import files, limited, system_calls
 from cuwheel.support.files import errors_of, sync_folder
 from cuwheel.support.wording import a_few, first_few
 from cuwheel.verdicts import wheel_tags
@@ -67,7 +67,7 @@ def local_version(version: str, cuda: str = "", label: str = "") -> str:
     `label`: of this build, before all others, so that a higher number is the newer version: `1.2+42.cu130`.
     """
     try:
-        parsed = Version(version)
+        parsed = limited.version(version)
     except InvalidVersion as error:
         raise UsageError(f"{version!r} is not a version that can be labelled: {error}", hint="see PEP 440") from error
     before = parsed.local.split(".") if parsed.local else []

@@ -30,7 +30,7 @@ from cuwheel.errors import MalformedError, NetworkError, UnknownNameError, Unrea
 from cuwheel.facts import services, toolkits, versions
 from cuwheel.machine import fleet
 from cuwheel.network import client
-from cuwheel.support import codec, files, process
+from cuwheel.support import codec, files, limited, process
 from cuwheel.support.answer import Answer
 from cuwheel.support.finding import Finding, finding
 from cuwheel.support.wording import first_few
@@ -355,7 +355,7 @@ def watch(upstream: str, built: str, name: str = "") -> Watched:
     found = list(_tags(upstream) if upstream.startswith(_GIT) else _released(upstream))
     if not found:
         raise UnreadableError(upstream, "has no release", hint="cuwheel ci watch torch --built 2.10")
-    newest = max(found, key=lambda each: Version(each.version))
+    newest = max(found, key=lambda each: limited.version(each.version))
     if not name and upstream.startswith(_GIT):
         name = upstream.rstrip("/").removesuffix(".git").rpartition("/")[2]
     before = _built(built, name or upstream)
@@ -363,7 +363,7 @@ def watch(upstream: str, built: str, name: str = "") -> Watched:
         upstream=upstream,
         newest=newest,
         built=str(before) if before else "",
-        new=before is None or Version(newest.version) > before,
+        new=before is None or limited.version(newest.version) > before,
         fingerprint=hashlib.sha256(f"{upstream} {newest.version}".encode()).hexdigest()[:20],
     )
 
@@ -391,10 +391,10 @@ def _released(name: str, indexes: Sequence[str] = ()) -> Iterator[Release]:
 def _final(text: str) -> Version | None:
     """Previews are nobody's to rebuild for."""
     try:
-        parsed = Version(text)
+        parsed = limited.version(text)
     except InvalidVersion:
         return None
-    return None if parsed.is_prerelease else Version(parsed.public)
+    return None if parsed.is_prerelease else limited.version(parsed.public)
 
 
 def _built(place: str, name: str) -> Version | None:
@@ -406,7 +406,7 @@ def _built(place: str, name: str) -> Version | None:
         found = list(_released(name, [f"{index}/{simple_api.SIMPLE}" if "://" in index else index]))
     except UnknownNameError:  # nothing was built yet
         return None
-    return max((Version(each.version) for each in found), default=None)
+    return max((limited.version(each.version) for each in found), default=None)
 
 
 def output(watched: Watched) -> str:

@@ -20,7 +20,7 @@ from cuwheel.building.request import BuildRequest
 from cuwheel.errors import ToolError, UnavailableError, UnknownNameError, UsageError
 from cuwheel.proving.measuring import campaign, execution, journal, rates
 from cuwheel.proving.measuring.campaign import CampaignOptions, Runner, Turn
-from cuwheel.support import log, quoting, system_calls, wording
+from cuwheel.support import limited, log, quoting, system_calls, wording
 from cuwheel.support.answer import Answer
 
 if TYPE_CHECKING:
@@ -245,7 +245,7 @@ def _versions(span: Span, releases_of: Releases) -> tuple[str, ...]:
 
 def _version(text: str) -> Version:
     try:
-        return Version(text)
+        return limited.version(text)
     except InvalidVersion:
         raise UsageError(f"{text!r} is not a version", hint="--good 2.9.0 --bad 2.11.0") from None
 

@@ -23,7 +23,7 @@ from cuwheel.proving.measuring.programs import caller
 from cuwheel.proving.measuring.trials_file import ColdSettings, Failing, FailureKind, Function
 from cuwheel.proving.runner import checks, child
 from cuwheel.proving.runner.output import Capture
-from cuwheel.support import codec, files, log, masking, process, quoting, system_calls
+from cuwheel.support import codec, files, limited, log, masking, process, quoting, system_calls
 from cuwheel.tracing import attribution, events, session
 from cuwheel.wheel import metadata
 from cuwheel.wheel.metadata import WheelName, normalised
@@ -177,7 +177,7 @@ def host_state() -> Host:
     found = []
     for path in Path("/sys/class/thermal").glob("thermal_zone*/temp"):
         with contextlib.suppress(OSError, ValueError):
-            found.append(int(path.read_text(encoding="ascii")) / 1000)
+            found.append(limited.digits(path.read_text(encoding="ascii")) / 1000)
     return Host(memory_available=_available(), temperature=max(found, default=None), power_mode=_power_mode())
 
 
@@ -185,7 +185,7 @@ def _available() -> int | None:
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
+                return limited.digits(line.split()[1]) * 1024
     return None
 
 

@@ -16,7 +16,7 @@ from cuwheel.errors import UnavailableError, UnreadableError
 from cuwheel.facts import toolkits
 from cuwheel.facts.tables import tables
 from cuwheel.network import addresses
-from cuwheel.support import process
+from cuwheel.support import limited, process
 from cuwheel.toolchains import archives, workplace
 from cuwheel.toolchains.providers import index
 from cuwheel.toolchains.toolchain import Archive, Recipe
@@ -136,7 +136,7 @@ def _configured(suite: str, cpu: str, sources: str | None, around: Surroundings)
 def _archive(url: str, file: str, size: str, sha256: str) -> Archive:
     file = addresses.file_name(file)
     name, version, _ = file.split("_", 2)
-    return Archive(kind="deb", name=name, version=version, file=file, url=url, sha256=sha256, size=int(size))
+    return Archive(kind="deb", name=name, version=version, file=file, url=url, sha256=sha256, size=limited.digits(size))
 
 
 make = workplace.install_archives

@@ -11,7 +11,7 @@ from cuwheel.facts import toolkits, versions
 from cuwheel.facts.tables import tables
 from cuwheel.machine.system import TEGRA_RELEASE
 from cuwheel.network import addresses
-from cuwheel.support import codec
+from cuwheel.support import codec, limited
 from cuwheel.toolchains import archives, workplace
 from cuwheel.toolchains.providers import index
 from cuwheel.toolchains.toolchain import Archive, Recipe
@@ -110,7 +110,7 @@ def _archive(key: str, version: str, entry: Any, base: str) -> Archive:  # noqa:
         file=addresses.file_name(path),
         url=archives.join_address(base, path),
         sha256=sha256,
-        size=int(size) if size.isdigit() else None,
+        size=limited.whole(size),
     )
 
 

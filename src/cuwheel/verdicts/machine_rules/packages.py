@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from cuwheel.facts import packages, spellings, toolkits, versions
 from cuwheel.machine.fleet import Machine
+from cuwheel.support import limited
 from cuwheel.support.finding import Finding, finding
 from cuwheel.verdicts import choice, loading
 from cuwheel.verdicts import machine_view as view
@@ -228,7 +229,7 @@ def gpu_hidden(machine: MachineProfile) -> Iterator[Finding]:
     if variable is None or not machine.gpus:
         return
     first = variable.value.split(",")[0].strip()
-    beyond = first.isascii() and first.isdigit() and int(first[:9]) >= len(machine.gpus)
+    beyond = (limited.whole(first) or 0) >= len(machine.gpus)
     if first in ("", "-1") or first.lower() in ("none", "void", "nodevfiles") or beyond:
         yield finding(
             "gpu-hidden",

@@ -16,10 +16,13 @@ import resource
 import signal
 import sys
 import tempfile
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import cuwheel
 from cuwheel.cli import main
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 MEMORY = 2 << 30
 CPU_S = 60  # of the processor's time: other work on the machine does not count
@@ -67,7 +70,7 @@ def _redirect(out: int, err: int, given: int | None = None) -> None:
         os.dup2(source, target)
 
 
-def _warm(commands: list[list[str]]) -> None:
+def warm(commands: Iterable[list[str]]) -> None:
     for module in pkgutil.walk_packages(cuwheel.__path__, "cuwheel."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
@@ -81,7 +84,7 @@ def _warm(commands: list[list[str]]) -> None:
 
 
 if __name__ == "__main__":
-    _warm(json.loads(sys.stdin.readline()))
+    warm(json.loads(sys.stdin.readline()))
     gc.freeze()  # nothing of it is garbage, and copies that look for some copy its pages
     for line in sys.stdin:
         asked = json.loads(line)

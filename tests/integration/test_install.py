@@ -328,6 +328,62 @@ def test_no_wheel_brings_files_into_the_journal(env: Path, dist: Path, place: st
     assert (env / "data").read_bytes() == b"as it was"
 
 
+OTHERS = {
+    "subject-1.0.data/data/pyvenv.cfg": "is the environment's own",
+    "subject-1.0.data/data/bin/activate": "is the environment's own",
+    "subject-1.0.data/scripts/activate": "is the environment's own",
+    "subject-1.0.data/data/bin/python3": "is the environment's own",
+    "subject-1.0.data/data/lib64/PYTHON/site-packages/other/__init__.py": "is of other",
+    "subject-1.0.data/purelib/other/__init__.py": "is of other",
+    "subject-1.0.data/platlib/other/data/more.txt": "is of other",
+    "subject-1.0.data/data/bin/other-tool": "is of other",
+    "subject-1.0.data/scripts/other-tool": "is of other",
+    "subject-1.0.data/purelib/other-1.0.dist-info/METADATA": "is of other",
+    "other/__init__.py": "is of other",
+}
+
+
+@pytest.mark.parametrize("member", OTHERS)
+def test_no_wheel_writes_over_what_is_not_its_own(env: Path, dist: Path, member: str) -> None:
+    wheel(dist, "other", "1.0")
+    _install("other", env, dist)
+    python = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    wheel(dist, "subject", "1.0", members={member.replace("PYTHON", python): b"#!python\nevil = 1\n"})
+    before = state(env)
+    done = _install("subject", env, dist)
+    assert done.rolled_back
+    assert OTHERS[member] in done.problem
+    assert state(env) == before
+
+
+def test_what_may_change_and_what_is_the_same_may_be_written_over(env: Path, dist: Path) -> None:
+    """Packages share a folder, in which each brings the same file; and one may be meant to change another."""
+    wheel(dist, "other", "1.0", members={"shared/__init__.py": b"", "tests/__init__.py": b"a"})
+    _install("other", env, dist)
+    members = {"shared/__init__.py": b"", "tests/__init__.py": b"b", "other/data/more.txt": b"changed"}
+    wheel(dist, "subject", "1.0", members=members)
+    assert "--allow other" in _install("subject", env, dist).problem
+    assert _install("subject", env, dist, allow=["other"]).written
+
+
+def test_a_newer_release_writes_over_its_own_files(env: Path, dist: Path) -> None:
+    for version in ("1.0", "2.0"):
+        script = {f"subject-{version}.data/scripts/tool": f"#!python\nprint({version})\n".encode()}
+        wheel(dist, "subject", version, members=script)
+        assert _install(f"subject=={version}", env, dist).written
+
+
+def test_two_wheels_of_one_install_do_not_write_one_file(env: Path, dist: Path) -> None:
+    for name, requires in (("needed", ""), ("subject", "needed")):
+        members = {f"{name}-1.0.data/data/share/one.txt": name.encode()}
+        wheel(dist, name, "1.0", requires=requires, members=members)
+    before = state(env)
+    done = _install("subject", env, dist)
+    assert done.rolled_back
+    assert "share/one.txt" in done.problem
+    assert state(env) == before
+
+
 def test_files_that_an_import_changes_in_place_come_back(env: Path, dist: Path) -> None:
     wheel(dist, "other", "1.0")
     _install("other", env, dist)

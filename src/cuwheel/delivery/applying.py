@@ -97,6 +97,7 @@ def _apply_and_import(plan: InstallPlan, place: Place) -> Install:
             if releases:
                 install_releases(place.interpreter, releases, plan.network, scratch)
                 place.copy.must_keep_out()
+                place.copy.must_leave_others({normalised(each.name) for each in releases}, plan.allowed)
                 _must_be_there(place.prefix, releases)
                 hide_origins(place.prefix, releases)
         for each in plan.pinned:

@@ -171,6 +171,7 @@ def _apply(
         reinstall = ["--reinstall-package", start.name] if venvs.uv() else []  # which takes what it built before
         venvs.install(place.interpreter, [*reinstall, *_options(job), "--editable", source], env=environ)
         place.copy.must_keep_out()
+        place.copy.must_leave_others({normalised(start.name)})
     except CuwheelError as error:
         facts = failures.facts(job.toolchain, source) if isinstance(error, ToolError) else None
         return applying.with_failure(start, error, facts, building=True)

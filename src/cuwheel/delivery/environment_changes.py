@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.delivery import candidates
+from cuwheel.delivery import candidates, overwriting
 from cuwheel.delivery.choosing import Choice, PackageSettings
 from cuwheel.delivery.install_answer import Change, Install
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
@@ -50,7 +50,7 @@ class InstallPlan(Struct, frozen=True, kw_only=True):
 
     `settings`: what has to be set, and `pinned` the files that are to say so. `slim_for`: GPUs whose code alone
     stays. `compile_for`: GPUs for which PTX is compiled. `network`: how files are reached, as pip and uv are
-    configured.
+    configured. `allowed`: other packages that may change, normalised.
     """
 
     answer: Install
@@ -63,6 +63,7 @@ class InstallPlan(Struct, frozen=True, kw_only=True):
     pinned: tuple[Pinned, ...] = ()
     slim_for: tuple[Machine, ...] = ()
     compile_for: tuple[Machine, ...] = ()
+    allowed: tuple[str, ...] = ()
 
 
 def installed_versions(prefix: Path) -> dict[str, str]:
@@ -221,11 +222,13 @@ class EnvironmentCopy:
     def __init__(self, prefix: Path) -> None:
         self.prefix = prefix
         self._begun: tuple[Path, Journal] | None = None
+        self._claims: overwriting.Claims = {}
 
     def begin(self, name: str, pinned: tuple[Pinned, ...] = ()) -> None:
         """Every file is kept. `pinned`: settings that will be written."""
         header = Header(tool=f"cuwheel {__version__}", targets=(name,), pinned=pinned)
         self._begun = journal.keep_all(self.prefix, header, self._scope())
+        self._claims = overwriting.claims(self.prefix)
 
     def must_keep_out(self) -> None:
         """A wheel can bring files for any place in an environment, but not for the journal's."""
@@ -237,6 +240,24 @@ class EnvironmentCopy:
                 self.prefix / strange[0],
                 "came with a package, but that folder is cuwheel's own: it keeps its journal there",
             )
+
+    def must_leave_others(self, names: Collection[str], allowed: Collection[str] = ()) -> None:
+        """What is not their own, the distributions `names` must not have written over, unless it is of one `allowed` to
+        change. All are normalised.
+        """
+        folder, found = self._kept()
+        compared = overwriting.as_compared(self.prefix)
+        kept = {compared(each.path): each for each in found.steps}
+
+        def is_other(path: str) -> bool:
+            return path in kept and journal.is_other(self.prefix, folder, kept[path])
+
+        for path, by, owner in overwriting.overwritten(self._claims, overwriting.claims(self.prefix), names, is_other):
+            if not owner:
+                raise MalformedError(self.prefix / path, f"is the environment's own, and {by} overwrites it")
+            if owner not in allowed and not overwriting.is_nobodys(path):
+                whose = f"is of {owner}, and {by} overwrites it"
+                raise MalformedError(self.prefix / path, whose, f"where that may be: --allow {owner}")
 
     def restore(self) -> tuple[Finding, ...]:
         """Everything as it was before `begin`: what is new goes, what is gone or replaced comes back."""

@@ -225,4 +225,5 @@ def _if_allowed(
         pinned=pinned,
         slim_for=plan.machines if request.slim else (),
         compile_for=plan.machines if request.compile else (),
+        allowed=tuple(map(normalised, request.allow)),
     )

@@ -31,4 +31,5 @@ def minor(version: str) -> str:
 
 
 def major(version: str) -> int:
-    return limited.digits(version.split(".", maxsplit=1)[0])
+    """The first part; 0 of a text that is no version, as somebody's file may have."""
+    return (*key(version), 0)[0]

@@ -18,7 +18,7 @@ from cuwheel.support.wording import a_few, first_few
 from cuwheel.verdicts import variant_reach, variant_values, wheel_tags
 from cuwheel.verdicts.wheel_tags import WheelSubject, one_or_many
 from cuwheel.wheel import variant as variants
-from cuwheel.wheel.file import compare_hashes, installed_names, is_strong
+from cuwheel.wheel.file import compare_hashes, environment_path, installed_names, is_strong
 from cuwheel.wheel.metadata import RecordRow, fields, normalised, plain_name, record_rows
 from cuwheel.wheel.record import SIGNATURES
 from cuwheel.wheel.zip_reader import escapes
@@ -65,12 +65,39 @@ def dist_info_name(subject: WheelSubject) -> Iterator[Finding]:
 def same_file_twice(subject: WheelSubject) -> Iterator[Finding]:
     seen: dict[str, str] = {}
     twice = []
-    for member, place in installed_names(subject.wheel.sizes).items():
+    elsewhere = {each: f"../{place}" for each in subject.wheel.sizes if (place := environment_path(each))}
+    for member, place in (installed_names(subject.wheel.sizes) | elsewhere).items():
         if (other := seen.setdefault(place.lower(), member)) != member:
             twice.append(f"{other} and {member}")
     if twice:
         yield finding(
             "same-file-twice", "several files would be installed under the same name", evidence=first_few(sorted(twice))
+        )
+
+
+# What an environment has of its own, on any system: its settings, its Python, and how it is entered.
+_ENVIRONMENTS_OWN = re.compile(
+    r"pyvenv\.cfg|(?:bin|scripts)/(?:pythonw?[\d.]*t?(?:\.exe)?|activate(?:\.\w+|_this\.py)?|deactivate\.\w+)"
+    r"|conda-meta/.+|\.cuwheel/.+",
+    re.IGNORECASE | re.ASCII,
+)
+_OTHERS_FILES = re.compile(r"lib(?:64)?/(?:python[\d.]+t?/)?(?:site|dist)-packages/([^/]+)", re.IGNORECASE | re.ASCII)
+
+
+def data_over_others(subject: WheelSubject) -> Iterator[Finding]:
+    """Its own folder in site-packages a data folder may name, however roundabout that is."""
+    own = {place.partition("/")[0].lower() for place in installed_names(subject.wheel.sizes).values()}
+    places = ((each, environment_path(each)) for each in subject.wheel.sizes)
+    strange = []
+    for member, place in places:
+        into = _OTHERS_FILES.match(place) if place else None
+        if place and (_ENVIRONMENTS_OWN.fullmatch(place) or (into and into[1].lower() not in own)):
+            strange.append(member)
+    if strange:
+        yield finding(
+            "data-over-others",
+            "its data folder has files for places that are the environment's own, or another package's",
+            evidence=first_few(sorted(strange)),
         )
 
 
@@ -286,6 +313,7 @@ RULES = (
     wheel_structure,
     dist_info_name,
     same_file_twice,
+    data_over_others,
     every_file_recorded,
     record_unsafe_path,
     record_hashes,

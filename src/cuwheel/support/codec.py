@@ -84,16 +84,18 @@ def decode(data: bytes | str, type_: Any = Any) -> Any:
         raise msgspec.DecodeError(f"it is not UTF-8: {error}") from None
 
 
-# A whole number of JSON or TOML may have any length, and one of more than 64 bits fits in no size, count or time: to divide
-# it, or to hand it to the system, is an OverflowError far from here.
+# A whole number of JSON or TOML may have any length, and one of more than 64 bits is no size, count or time: to
+# divide it, or to hand it to the system, is an OverflowError far from here.
 _LONG = b":" + b"0" * limited.MOST_DIGITS
 _SHAPES = bytes.maketrans(b"0123456789 \t\r\n[,-", b"0" * 10 + b":" * 7)  # what may stand before a number is a colon
-_WHOLE = 1 << 63
+_WHOLE = 1 << 64  # file systems number files so
 
 
 def _refuse_long_numbers(data: bytes | str) -> None:
     """Raises DecodeError. A text may look as if it had such a number: only then all of it is read for that."""
-    raw = data.encode() if isinstance(data, str) else data
+    if isinstance(data, msgspec.Raw):  # a part of what was decoded before
+        return
+    raw = data.encode() if isinstance(data, str) else bytes(data)
     if _LONG in raw.translate(_SHAPES):
         import json  # noqa: PLC0415 - 7 ms, and next to no document needs it
 

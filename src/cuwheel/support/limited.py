@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from packaging.utils import BuildTag, NormalizedName
     from packaging.version import Version
 
-MOST_DIGITS = 18
-LARGEST = 1 << 63  # what more digits come to: more than any size, count or part of a version
+MOST_DIGITS = 20
+LARGEST = 10**MOST_DIGITS  # what more digits come to: more than any size, count or part of a version
 
 
 def digits(text: str | bytes) -> int:

@@ -223,6 +223,17 @@ def installed_names(members: Iterable[str]) -> dict[str, str]:
     return {member: place for member, place in placed.items() if place is not None}
 
 
+def environment_path(member: str) -> str | None:
+    """Where a member of the data folder goes below the environment, as on Linux; None for what lies in site-packages
+    or, as headers, in a folder of the package's own.
+    """
+    top, _, rest = member.partition("/")
+    scheme, _, path = rest.partition("/")
+    if not top.endswith(DATA) or not path:
+        return None
+    return {"scripts": f"bin/{path}", "data": path}.get(scheme)
+
+
 def top_packages(members: Iterable[str]) -> list[str]:
     """Those at the top, as they are imported."""
     folders = (installed_path(each) for each in members if each.endswith("/__init__.py"))

@@ -342,6 +342,18 @@ def _copy(tree: Tree, path: str, to: str, *, whole: bool = True) -> None:
     tree.set_times(to, status.st_mtime_ns)
 
 
+def is_other(root: Path, folder: Path, step: Step) -> bool:
+    """Whether a file or link that was kept has other contents now; one that was written anew with the same has not."""
+    with Tree(root) as tree:
+        there, before = tree.status(step.path), step.before
+        if there is None or before is None or before.kind == "folder" or _is(tree, step.path, before):
+            return False
+        kept = _kept(tree, within(root, folder), step)
+    if before.kind != "file" or _kind(there) != "file" or kept is None or there.st_size != before.size:
+        return True
+    return digest_of(root / kept).sha256 != digest_of(root / step.path).sha256
+
+
 def describe_changes(root: Path, folder: Path, kept: Journal, state: State, scope: Sequence[str]) -> Journal:
     """What became of the files that were kept, as steps; originals of all others go."""
     now = all_there(root, scope, folder)

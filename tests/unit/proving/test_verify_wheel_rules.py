@@ -76,6 +76,13 @@ def test_as_a_file_alone_it_needs_no_program(tmp_path: Path) -> None:
             "warning same-file-twice",
             SOURCE,
         ),
+        (wheel(files={SOURCE: "", "subject-1.0.data/scripts/x": "", "subject-1.0.data/data/bin/X": ""}),
+         "warning same-file-twice", "subject-1.0.data/scripts/x"),
+        *((wheel(files={SOURCE: "", f"subject-1.0.data/{each}": ""}), "error data-over-others", each) for each in (
+            "data/pyvenv.cfg", "data/PyVenv.cfg", "data/bin/python3", "data/Scripts/python.exe", "scripts/activate",
+            "data/bin/activate.fish", "scripts/activate_this.py", "data/conda-meta/history",
+            "data/lib/python3.12/site-packages/other/__init__.py", "data/Lib/site-packages/other.pth",
+        )),
         (wheel(tag="cp39-none-any", headers=["Requires-Python: >=3.10"]), "error requires-python", ""),
     ],
 )
@@ -86,6 +93,19 @@ def test_a_fault(tmp_path: Path, made: Wheel, expected: str, evidence: str) -> N
     assert finding.fix
     others = {each.rule for each in found} - {finding.rule}
     assert others <= {"record-rows", "licence-none"}  # what a fault brings with it
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        "data/share/subject/activate", "data/etc/subject.cfg", "scripts/activate-global-python-argcomplete",
+        "scripts/python-subject", "data/lib/python3.12/site-packages/subject/more.py", "headers/pyvenv.cfg",
+    ],
+)  # fmt: skip
+def test_what_a_data_folder_may_bring(tmp_path: Path, member: str) -> None:
+    assert "data-over-others" not in {
+        each.rule for each in examined(wheel(files={SOURCE: "", f"subject-1.0.data/{member}": ""}).write(tmp_path))
+    }
 
 
 def test_compressed_sets_of_tags_are_the_same_as_listed_ones(tmp_path: Path) -> None:

@@ -94,6 +94,50 @@ def test_values_are_decoded_in_one_place() -> None:
     assert found == []
 
 
+# Calls of int and float on what is no text: C's numbers, Python's own, what a library of others returns. By the call.
+_NOT_TEXT = {
+    *("float(column)", "float(row)", "float(count)", "float(wheel.size)", "float(candidate.listing.size or 0)"),
+    *("int(at)", "int(name_size)", "int(extra_size)", "int(own)", "int(torch)", "int(info.mtime)", "int(bool(item))"),
+    *("int(self._value)", "float(self._value)", "int(event['began'])"),
+    *("int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)", "int(much)"),
+    *("int(declared.get(CORES, worker.state.nthreads))", "int(declared.get(MEMORY, worker.memory_manager.memory_limit or _MEMORY))"),
+    *("int(each.name)", "float(match[1])", "int(float(match[1]) * (1024 if match[3] else 1000) ** power)"),
+}  # fmt: skip
+# What travels without the rest of the house: it reads what cuwheel itself wrote, and says what it cannot read.
+_TRAVELS = ("support/limited.py", "proving/onsite/", "proving/runner/", "proving/measuring/programs/")
+_OF_PACKAGING = {
+    *("Version", "Specifier", "SpecifierSet", "Requirement", "Marker", "parse_version", "parse_wheel_filename"),
+    "parse_sdist_filename",
+}
+
+
+def _is_number_of_text(node: ast.Call) -> bool:
+    """A call of int or float on what may be a text: no sum, no comparison, no constant, and no row of bits."""
+    called = ast.unparse(node.func)
+    if called == "map":
+        return bool(node.args) and ast.unparse(node.args[0]) in ("int", "float")
+    plain = len(node.args) == 1 and not isinstance(node.args[0], ast.BinOp | ast.Compare | ast.Constant)
+    return called in ("int", "float") and plain and ast.unparse(node) not in _NOT_TEXT
+
+
+def test_strangers_numbers_and_versions_pass_one_reader() -> None:
+    """Of five thousand digits int and packaging raise what nobody expects; support/limited.py does not."""
+    found = []
+    for name, nodes in _nodes().items():
+        if name.startswith(_TRAVELS):
+            continue
+        packaged = {
+            each.asname or each.name
+            for node in nodes
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("packaging")
+            for each in node.names
+        } & _OF_PACKAGING
+        for node in nodes:
+            if isinstance(node, ast.Call) and (ast.unparse(node.func) in packaged or _is_number_of_text(node)):
+                found.append(f"{name}:{node.lineno} {ast.unparse(node)[:80]}")
+    assert found == []
+
+
 def test_no_module_needs_one_that_needs_it() -> None:
     """Imports for type checkers count too: who reads one module of a circle has to read all."""
     graph = grimp.build_graph("cuwheel", exclude_type_checking_imports=False, cache_dir=None)

@@ -100,7 +100,8 @@ _NOT_TEXT = {
     *("int(at)", "int(name_size)", "int(extra_size)", "int(own)", "int(torch)", "int(info.mtime)", "int(bool(item))"),
     *("int(self._value)", "float(self._value)", "int(event['began'])"),
     *("int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)", "int(much)"),
-    *("int(declared.get(CORES, worker.state.nthreads))", "int(declared.get(MEMORY, worker.memory_manager.memory_limit or _MEMORY))"),
+    "int(declared.get(CORES, worker.state.nthreads))",
+    "int(declared.get(MEMORY, worker.memory_manager.memory_limit or _MEMORY))",
     *("int(each.name)", "float(match[1])", "int(float(match[1]) * (1024 if match[3] else 1000) ** power)"),
 }  # fmt: skip
 # What travels without the rest of the house: it reads what cuwheel itself wrote, and says what it cannot read.
@@ -132,9 +133,11 @@ def test_strangers_numbers_and_versions_pass_one_reader() -> None:
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("packaging")
             for each in node.names
         } & _OF_PACKAGING
-        for node in nodes:
-            if isinstance(node, ast.Call) and (ast.unparse(node.func) in packaged or _is_number_of_text(node)):
-                found.append(f"{name}:{node.lineno} {ast.unparse(node)[:80]}")
+        found += [
+            f"{name}:{node.lineno} {ast.unparse(node)[:80]}"
+            for node in nodes
+            if isinstance(node, ast.Call) and (ast.unparse(node.func) in packaged or _is_number_of_text(node))
+        ]
     assert found == []
 
 

@@ -76,13 +76,26 @@ def test_as_a_file_alone_it_needs_no_program(tmp_path: Path) -> None:
             "warning same-file-twice",
             SOURCE,
         ),
-        (wheel(files={SOURCE: "", "subject-1.0.data/scripts/x": "", "subject-1.0.data/data/bin/X": ""}),
-         "warning same-file-twice", "subject-1.0.data/scripts/x"),
-        *((wheel(files={SOURCE: "", f"subject-1.0.data/{each}": ""}), "error data-over-others", each) for each in (
-            "data/pyvenv.cfg", "data/PyVenv.cfg", "data/bin/python3", "data/Scripts/python.exe", "scripts/activate",
-            "data/bin/activate.fish", "scripts/activate_this.py", "data/conda-meta/history",
-            "data/lib/python3.12/site-packages/other/__init__.py", "data/Lib/site-packages/other.pth",
-        )),
+        (
+            wheel(files={SOURCE: "", "subject-1.0.data/scripts/x": "", "subject-1.0.data/data/bin/X": ""}),
+            "warning same-file-twice",
+            "subject-1.0.data/scripts/x",
+        ),
+        *(
+            (wheel(files={SOURCE: "", f"subject-1.0.data/{each}": ""}), "error data-over-others", each)
+            for each in (
+                "data/pyvenv.cfg",
+                "data/PyVenv.cfg",
+                "data/bin/python3",
+                "data/Scripts/python.exe",
+                "scripts/activate",
+                "data/bin/activate.fish",
+                "scripts/activate_this.py",
+                "data/conda-meta/history",
+                "data/lib/python3.12/site-packages/other/__init__.py",
+                "data/Lib/site-packages/other.pth",
+            )
+        ),
         (wheel(tag="cp39-none-any", headers=["Requires-Python: >=3.10"]), "error requires-python", ""),
     ],
 )

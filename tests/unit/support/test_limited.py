@@ -64,7 +64,8 @@ def test_no_version_has_so_many_digits() -> None:
             limited.wheel_file(f"pkg-{text}-py3-none-any.whl")
         with pytest.raises(InvalidSdistFilename):
             limited.sdist_file(f"pkg-{text}.tar.gz")
-    assert limited.version("1.0+20251119093000.g0123456789012345678901234567890123456789")
+    own = "1.0+20251119093000.g0123456789012345678901234567890123456789"
+    assert str(limited.version(own)) == own
 
 
 def test_brackets_by_the_thousand_are_refused() -> None:

@@ -57,7 +57,7 @@ def main() -> int:
         wheels = [each for each in found.rulings if _is_candidate(each)]
         newest = max(wheels, key=lambda each: each.candidate.version)
         backend = _uv_backend(driver)
-        chosen = (newest, _of_cuda(wheels, backend) if backend else None, found.chosen)
+        chosen = (newest, _of_cuda(wheels, backend) if backend else None, found.taken)
         right = [count + _runs(each) for count, each in zip(right, chosen, strict=True)]
         cells = [_cell(each) for each in chosen]
         cells[1] = f"cu{backend.replace('.', '')}: {cells[1]}" if backend else "the CPU's"

@@ -78,8 +78,8 @@ from cuwheel.changes.slim.answer import Slim as Slim
 from cuwheel.changes.slim.request import SlimRequest as SlimRequest
 from cuwheel.clusters.roster import Cluster as Cluster
 from cuwheel.clusters.service import WorkerOptions as WorkerOptions
-from cuwheel.delivery.best_candidate import Find as Find
 from cuwheel.delivery.cataloguing import Catalogue as Catalogue
+from cuwheel.delivery.find_answer import Find as Find
 from cuwheel.delivery.install_answer import Install as Install
 from cuwheel.delivery.publishing import Publish as Publish
 from cuwheel.delivery.request import CatalogueRequest as CatalogueRequest

@@ -125,24 +125,36 @@ def test_of_several_builds_of_a_release_the_latest_is_held(tmp_path: Path) -> No
     assert (found.downloaded, found.candidates[0].file) == (0, added.rows[0].file)
 
 
-def test_patches_before_one_that_fails_are_not_read(tmp_path: Path) -> None:
-    """The catalogue holds the last patch of each minor release; the older ones were built alike."""
+def test_patches_between_two_that_fail_are_not_read(tmp_path: Path) -> None:
+    """The catalogue holds the first and the last patch of each minor release; those between were built alike."""
     dist = tmp_path / "dist"
-    held = [_wheel(dist, "1.0.1", "plain-124.so"), _wheel(dist, "1.1.1", NATIVE)]
-    rest = [_wheel(dist, "1.0.0", "plain-124.so"), _wheel(dist, "1.1.0", NATIVE)]
+    held = [_wheel(dist, "1.0.1", "plain-124.so"), *(_wheel(dist, each, NATIVE) for each in ("1.1.0", "1.1.2"))]
+    rest = [_wheel(dist, "1.0.0", "plain-124.so"), _wheel(dist, "1.1.1", NATIVE)]
     to = tmp_path / "catalogue"
     with serving(_served(held, facts=False)) as address:
         api.catalogue(["demo"], to=to, indexes=[f"{address}/simple"])
     with serving(_served([*held, *rest], facts=False)) as address:
-        found, alone = (
-            api.find(wanted, on=["gtx 1080 ti"], refine=LINUX, indexes=[f"{address}/simple"], catalogues=[str(to)])
-            for wanted in ("demo", "demo>=1.1")
-        )
+        place: Any = {"on": ["gtx 1080 ti"], "refine": LINUX, "indexes": [f"{address}/simple"], "catalogues": [str(to)]}
+        found, alone = (api.find(wanted, **place) for wanted in ("demo", "demo>=1.1.1"))
     assert [(each.version, each.outcome) for each in found.candidates if each.chosen] == [("1.0.1", "native")]
     assert found.downloaded == 0
     reasons = {each.version: each.reasons[0] for each in found.candidates}
-    assert reasons["1.1.0"] == "not looked into: a later patch of it does not run"
-    assert alone.downloaded > 0  # where nothing runs, it could have been that one
+    assert reasons["1.1.1"] == "not looked into: neither 1.1.0 nor 1.1.2 runs"
+    assert alone.downloaded > 0  # where nothing else tells, it could have been that one
+
+
+def test_a_patch_is_read_before_an_older_minor_release_is_taken(tmp_path: Path) -> None:
+    """The catalogue holds the last patch of each minor release: of one that fails, the patch before may run."""
+    dist = tmp_path / "dist"
+    held = [_wheel(dist, "1.0.1", "plain-124.so"), _wheel(dist, "1.1.1", NATIVE)]
+    before = _wheel(dist, "1.1.0", "plain-124.so")
+    to = tmp_path / "catalogue"
+    with serving(_served(held, facts=False)) as address:
+        api.catalogue(["demo"], to=to, indexes=[f"{address}/simple"])
+    with serving(_served([*held, before], facts=False)) as address:
+        place: Any = {"on": ["gtx 1080 ti"], "refine": LINUX, "indexes": [f"{address}/simple"], "catalogues": [str(to)]}
+        found = api.find("demo", **place)
+    assert [(each.version, each.known_from) for each in found.candidates if each.chosen] == [("1.1.0", "wheel")]
 
 
 def test_wheels_for_other_systems_are_not_read(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ from packaging.requirements import Requirement
 
 from cuwheel import api
 from cuwheel.cli import main
-from cuwheel.delivery import best_candidate
+from cuwheel.delivery import best_candidate, search_policy
 from cuwheel.delivery.request import FindRequest
+from cuwheel.delivery.search_policy import Limits
 from cuwheel.device_code import wheel_facts
 from cuwheel.errors import EXIT_UNKNOWN, UnknownNameError
 from cuwheel.machine import fleet, probe
@@ -32,7 +33,7 @@ from tests.unit.verdicts.machines import MACHINES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cuwheel.delivery.best_candidate import Find
+    from cuwheel.delivery.find_answer import Find
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "bin"
 LINUX = Refinement(os="linux", cpu="x86_64", glibc="2.36", python="3.11", driver="580.65.06")
@@ -238,7 +239,7 @@ def test_a_budget_holds_for_all_that_one_search_reads(tmp_path: Path) -> None:
             first, second = (best_candidate.find(search, Requirement(f"demo=={each}")) for each in ("3.0", "2.0"))
     assert first.downloaded == alone
     assert search.budget.used <= 2 * alone
-    assert first.chosen
+    assert first.taken
     assert "--budget" in second.rulings[0].reasons[0]
 
 
@@ -325,7 +326,7 @@ def test_code_in_an_older_release_is_found_behind_one_without(tmp_path: Path) ->
 def test_an_index_that_lists_more_than_anybody_reads(facts: bool, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001
     """Wheels without end, none of which is there: so many are asked for, and the rest say why they are not."""
     monkeypatch.setattr(best_candidate, "_MOST_FACTS", 20)
-    monkeypatch.setattr(best_candidate, "_MOST_READ", 10)
+    monkeypatch.setattr(search_policy, "LIMITS", Limits(read=10))
     told = {"_facts": {"sha256": "ab" * 32}} if facts else {}
     names = [f"demo-1.{number}-{TAG}.whl" for number in range(200)]
     rows = [{"filename": each, "url": each, "hashes": {"sha256": "cd" * 32}, **told} for each in names]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import time
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import chain, combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +22,8 @@ import pytest
 
 from cuwheel import api
 from cuwheel.cli import main
-from cuwheel.delivery import best_candidate
+from cuwheel.delivery import search_policy
+from cuwheel.delivery.search_policy import Limits
 from cuwheel.device_code import starts
 from cuwheel.errors import EXIT_INTERRUPTED, MalformedError, UnknownNameError
 from cuwheel.machine.fleet import Refinement
@@ -32,7 +35,7 @@ from tests.integration.install_world import wheel
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.delivery.best_candidate import Find
+    from cuwheel.delivery.find_answer import Find
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "bin"
 LINUX = Refinement(os="linux", cpu="x86_64", glibc="2.36", python="3.11", driver="580.65.06")
@@ -115,6 +118,33 @@ def test_where_the_oldest_patch_runs_the_newest_that_does_is_found(tmp_path: Pat
     made = [wheel(tmp_path / "dist", "demo", f"1.1.{each}", library=it, tag=TAG) for each, it in libraries.items()]
     with serving(Behaviour.of(*made)) as url:
         assert _chosen(_find(indexes=[f"{url}/simple"])) == "1.1.1"
+
+
+@pytest.mark.parametrize(
+    ("libraries", "chosen"),
+    [
+        ({"2.1.2": BLACKWELL, "2.1.1": NATIVE, "2.1.0": NATIVE, "2.0.1": NATIVE, "1.0": NATIVE}, "2.1.1"),
+        ({"2.1.2": BLACKWELL, "2.1.1": NATIVE, "2.1.0": BLACKWELL, "2.0.1": NATIVE, "1.0": NATIVE}, "2.0.1"),
+        ({"2.1.1": BLACKWELL, "2.1.0": BLACKWELL, "2.0.1": BLACKWELL, "2.0.0": NATIVE, "1.0": BLACKWELL}, "2.0.0"),
+    ],
+)
+def test_the_answer_is_the_same_whatever_the_cache_holds(
+    tmp_path: Path, libraries: dict[str, str], chosen: str
+) -> None:
+    """With nothing in the cache, with all that this question and any other puts there, and with every part of that."""
+    made = [wheel(tmp_path / "dist", "demo", version, library=it, tag=TAG) for version, it in libraries.items()]
+    cache, full = tmp_path / "cuwheel-cache", tmp_path / "full"
+    with serving(Behaviour.of(*made)) as url:
+        assert _chosen(_find(indexes=[f"{url}/simple"], all_releases=True)) in libraries
+        cache.rename(full)
+        kept = sorted(each.relative_to(full) for each in (full / "facts-files").rglob("*.json"))
+        assert len(kept) == len(libraries)
+        for held in chain.from_iterable(combinations(kept, count) for count in range(len(kept) + 1)):
+            for each in held:
+                (cache / each).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(full / each, cache / each)
+            assert _chosen(_find(indexes=[f"{url}/simple"])) == chosen, held
+            shutil.rmtree(cache)
 
 
 def test_what_is_known_of_libraries_for_another_processor_is_not_kept(tmp_path: Path) -> None:
@@ -221,7 +251,7 @@ def test_older_wheels_that_fit_are_read_where_newer_ones_do_not(
         answer = _find(indexes=[f"{url}/simple"], budget=800_000)
         assert (_chosen(answer), answer.stopped, answer.judged, answer.releases) == ("1.0", "budget", 1, 8)
         behaviour.asked.clear()
-        monkeypatch.setattr(best_candidate, "_MOST_LARGE", 2)
+        monkeypatch.setattr(search_policy, "LIMITS", Limits(large=2))
         answer = _find(indexes=[f"{url}/simple"], budget=800_001, find_links=[])
     assert (_chosen(answer), answer.stopped) == ("1.0", "budget"), "kept facts cost nothing"
     assert _read(behaviour) == {"8.0", "7.0"}

@@ -125,7 +125,7 @@ def with_failure(
 
 def _read_first(plan: InstallPlan, prefix: Path, scratch: Path) -> tuple[tuple[Release, ...], tuple[Finding, ...]]:
     """The files that were chosen by facts, here and read; and what they contradict."""
-    own = {each.name: each for each in plan.choices if each.ruling and each.ruling.is_to_be_read}
+    own = {each.name: each for each in plan.choices if each.taken and each.taken.is_to_be_read}
     here: list[Release] = []
     findings: list[Finding] = []
     for release in plan.releases:

@@ -7,8 +7,9 @@ without the wheel. Earlier releases wrote a file for each wheel (`facts/`), whic
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -107,11 +108,22 @@ class CatalogueReader:
 
     def of_sibling(self, wheel: WheelName, version: str) -> WheelFacts | None:
         """The facts of a wheel of this release and platform for another Python, which holds the same device code."""
-        for listed in self._releases.get((normalised(wheel.name), version), ()):
-            other = WheelName.parse(listed.file)
-            if other and _made_alike(other, wheel) and (found := self.facts(listed.sha256)):
+        for listed in self._siblings(wheel, version):
+            if found := self.facts(listed.sha256):
                 return replace(found, file=str(wheel), tags=wheel.tags)
         return None
+
+    def holds(self, candidate: Candidate) -> bool:
+        """Whether it lists the wheel, or one of its release and platform for another Python."""
+        wheel = candidate.wheel
+        of_release = self._siblings(wheel, str(candidate.version)) if wheel else iter(())
+        return candidate.listing.sha256 in self._known or any(True for _ in of_release)
+
+    def _siblings(self, wheel: WheelName, version: str) -> Iterator[Listed]:
+        for listed in self._releases.get((normalised(wheel.name), version), ()):
+            other = WheelName.parse(listed.file)
+            if other and _made_alike(other, wheel):
+                yield listed
 
     @cached_property
     def _releases(self) -> dict[tuple[str, str], list[Listed]]:
@@ -165,6 +177,15 @@ def look_up(catalogues: Iterable[CatalogueReader], candidate: Candidate) -> Whee
         except CuwheelError as error:
             log.warning("the catalogue is not used: %s", error.message)
     return None
+
+
+def holds(catalogues: Iterable[CatalogueReader], candidate: Candidate) -> bool:
+    """Whether one of them has a wheel's facts; `look_up` warns of one that cannot be read."""
+    for each in catalogues:
+        with contextlib.suppress(CuwheelError):
+            if each.holds(candidate):
+                return True
+    return False
 
 
 class Store:

@@ -21,6 +21,7 @@ from cuwheel.clusters.task import Task
 from cuwheel.delivery import candidates, index_folder, judging, page, page_verdicts
 from cuwheel.delivery.candidates import Candidate, IndexFile
 from cuwheel.delivery.catalogue import SHIPPED, CatalogueReader, Listed, Store
+from cuwheel.delivery.judging import Rank
 from cuwheel.delivery.transaction import Remove, Write
 from cuwheel.device_code import wheel_facts
 from cuwheel.device_code.wheel_facts import WheelFacts
@@ -336,9 +337,6 @@ def facts_on_worker(task: Task, _inputs: dict[str, Path], _work: Path) -> tuple[
 
 # What it tells: for each project and machine the newest release that runs there.
 
-_MAY_BE_TAKEN = (0, 2)  # ranks: it runs, or nothing speaks against it
-_IN_PART = 1
-
 
 def reach_of_catalogue(place: str | Path | None, machines: Sequence[Machine]) -> Catalogue:
     """Tells what a catalogue's wheels run on; None: the one that ships. Without machines, every generation counts."""
@@ -397,10 +395,10 @@ def _newest(catalogue: CatalogueReader, wheels: Sequence[Listed], machines: Sequ
         for machine, verdict in zip(asked, judge_all(wheel_facts.survey(facts), asked), strict=True):
             found = Newest(machine=machine.name, version=listed.version, outcome=verdict.outcome)
             rank = judging.rank_of_verdict(verdict)
-            if rank in _MAY_BE_TAKEN:
+            if rank in (Rank.RUNS, Rank.UNOPPOSED):
                 answers[machine.name] = found
                 del waiting[machine.name]
-            elif rank == _IN_PART:
+            elif rank is Rank.LOSES:
                 answers.setdefault(machine.name, found)
     for machine in machines:
         yield answers.get(machine.name, Newest(machine=machine.name, version=None, outcome="fails"))

@@ -23,9 +23,9 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from cuwheel.delivery import best_candidate, candidates, judging
-from cuwheel.delivery.best_candidate import MAY_BE_TAKEN, Found
+from cuwheel.delivery.best_candidate import Choice
 from cuwheel.delivery.candidates import Candidate, IndexFile
-from cuwheel.delivery.install_answer import Fallback, Package, Passed, PlannedBuild, Way, initial_answer
+from cuwheel.delivery.install_answer import Passed, Way, initial_answer
 from cuwheel.delivery.judging import CandidateJudge, Ruling
 from cuwheel.delivery.request import FindRequest, InstallRequest
 from cuwheel.device_code import wheel_facts
@@ -43,7 +43,8 @@ from cuwheel.wheel.metadata import WheelName, normalised
 if TYPE_CHECKING:
     from packaging.version import Version
 
-    from cuwheel.delivery.best_candidate import Find, Search
+    from cuwheel.delivery.best_candidate import Search
+    from cuwheel.delivery.find_answer import Find
     from cuwheel.delivery.install_answer import Install
     from cuwheel.machine.fleet import Machine
     from cuwheel.network.resolver import Release
@@ -52,53 +53,14 @@ if TYPE_CHECKING:
 _CPU_LABEL = "cpu"  # of a local version, as torch has it
 
 
-class Choice(Struct, frozen=True, kw_only=True):
-    """What is taken for one requirement, and all that was found for it: nothing where `ruling` and `build` are None.
-
-    `wanted`: as somebody wrote it; `requirement`: the same, parsed, perhaps without versions that were tried before.
-    `build`: what would be built, in a dry run. `fallback`: what it is instead of the newest release's wheel, and `why`.
-    """
-
-    name: str
-    wanted: str
-    requirement: Requirement
-    found: Found
-    ruling: Ruling | None = None
-    build: PlannedBuild | None = None
-    fallback: Fallback | None = None
-    why: str = ""
-    passed: tuple[Passed, ...] = ()
-
-    @property
-    def is_made(self) -> bool:
-        return self.ruling is not None or self.build is not None
-
-    @property
-    def package(self) -> Package:
-        """What is shown of it."""
-        candidate = self.ruling.candidate if self.ruling else None
-        planned = self.build.version if self.build else None
-        return Package(
-            name=self.name,
-            wanted=self.wanted,
-            version=str(candidate.version) if candidate else planned,
-            file=candidate.file if candidate else None,
-            outcome=self.ruling.outcome if self.ruling else "unknown",
-            fallback=self.fallback,
-            why=self.why,
-            passed=self.passed,
-            build=self.build,
-        )
-
-
 def answer_of_choices(name: str, env: Path, choices: Sequence[Choice], **known: Any) -> Install:  # noqa: ANN401
     """Nothing was done yet; with all that was found. `known`: further fields."""
     return initial_answer(
         name,
         env,
         tuple(each.package for each in choices),
-        machines=choices[0].found.machines if choices else (),
-        candidates=tuple(file for each in choices for file in each.found.answer.candidates),
+        machines=choices[0].machines if choices else (),
+        candidates=tuple(file for each in choices for file in each.candidates),
         **known,
     )
 
@@ -108,29 +70,35 @@ def choose(search: Search, request: InstallRequest, wanted: Requirement, *, shal
     found = best_candidate.find(search, wanted, shallow=shallow)
     if found.stopped == "interrupted":
         raise KeyboardInterrupt
-    start = Choice(name=normalised(found.name), wanted=str(wanted), requirement=wanted, found=found)
+    start = replace(found, name=normalised(found.name), wanted=str(wanted), requirement=wanted, taken=None)
     if made := _as_asked(start, request):
         return made
     passed: list[Passed] = []
     for way, look in _WAYS:
         answer = look(start, request, search)
         if isinstance(answer, Choice):
-            return replace(answer, why=answer.why or _why_not_newest(found.rulings), passed=tuple(passed))
+            return replace(answer, why=answer.why or _why_not_newest(start.rulings), passed=tuple(passed))
         passed.append(Passed(way=way, reason=answer))
-    return replace(start, found=replace(found, chosen=None), why=_why_not_newest(found.rulings), passed=tuple(passed))
+    return replace(start, why=_why_not_newest(start.rulings), passed=tuple(passed))
 
 
 def _as_asked(start: Choice, request: InstallRequest) -> Choice | None:
     """The best of what the requirement allows, unless it is the CPU's; an older release counts as a fallback."""
-    rulings, newest = start.found.rulings, _newest(start.found.rulings)
-    usable = (each for each in rulings if each.rank <= MAY_BE_TAKEN and not _is_for_cpu(each, start.found))
-    first = next((each for each in usable if "older" in request.fallback or each.release == newest), None)
+    newest = _newest(start.rulings)
+    first = next(
+        (each for each in _usable(start) if "older" in request.fallback or each.release == newest),
+        None,
+    )
     if first is None:
         return None
-    taken = replace(start, found=replace(start.found, chosen=first), ruling=first)
     if newest is None or first.release == newest:
-        return taken
-    return replace(taken, fallback="older version", why=_why_not_newest(rulings))
+        return replace(start, taken=first)
+    return replace(start, taken=first, fallback="older version", why=_why_not_newest(start.rulings))
+
+
+def _usable(found: Choice, *, for_cpu: bool = False) -> Iterator[Ruling]:
+    """The best first."""
+    return (each for each in found.rulings if each.rank.may_be_taken and _is_for_cpu(each, found) == for_cpu)
 
 
 def _another_version(start: Choice, request: InstallRequest, search: Search) -> Choice | str:
@@ -140,35 +108,39 @@ def _another_version(start: Choice, request: InstallRequest, search: Search) -> 
     if not start.requirement.specifier:
         return "no release runs"
     found = best_candidate.find(search, limited.requirement(start.requirement.name))
-    usable = [each for each in found.rulings if each.rank <= MAY_BE_TAKEN and not _is_for_cpu(each, found)]
-    if not usable:
+    first = next(_usable(found), None)
+    if first is None:
         return "no release runs, whatever its version"
     if "any-version" not in request.fallback:
-        return (
-            f"{usable[0].candidate.version} runs, but it is not {start.requirement.specifier}: "
-            "--fallback any-version takes it"
-        )
-    newest = _newest(start.found.rulings)
-    newer = newest is None or usable[0].release > newest
+        return f"{first.version} runs, but it is not {start.requirement.specifier}: --fallback any-version takes it"
+    newest = _newest(start.rulings)
+    newer = newest is None or first.release > newest
+    return replace(_with_findings_of(start, found), taken=first, fallback="newer version" if newer else "older version")
+
+
+def _with_findings_of(start: Choice, found: Choice) -> Choice:
+    """The same requirement, with what another question found."""
     return replace(
         start,
-        found=replace(found, chosen=usable[0]),
-        ruling=usable[0],
-        fallback="newer version" if newer else "older version",
+        machines=found.machines,
+        rulings=found.rulings,
+        downloaded=found.downloaded,
+        releases=found.releases,
+        stopped=found.stopped,
     )
 
 
 def _source_build(start: Choice, request: InstallRequest, search: Search) -> Choice | str:
     if "source" not in request.fallback:
         return "not among --fallback"
-    sources = [each for each in start.found.rulings if each.candidate.wheel is None and not each.yanked]
-    newest = _newest(start.found.rulings)
+    sources = [each for each in start.rulings if each.candidate.wheel is None and not each.yanked]
+    newest = _newest(start.rulings)
     if "older" not in request.fallback:
         sources = [each for each in sources if each.release == newest]
     if not sources:
         return "there is no source distribution"
     candidate = max(sources, key=attrgetter("release")).candidate
-    machines = start.found.machines
+    machines = start.machines
     python = next((each.python for each in machines if each.python), None)
     if python is None:
         return "the version of Python is not known"
@@ -184,23 +156,22 @@ def _source_build(start: Choice, request: InstallRequest, search: Search) -> Cho
         if request.dry_run:
             return planned
         wheel = source_builds.build_from_source(candidate, machines, python)
-        ruling = _judged_file(wheel, start.found, search)
+        ruling = _judged_file(wheel, machines, search)
     except CuwheelError as error:
         return error.message
-    if ruling.rank > MAY_BE_TAKEN:
+    if not ruling.rank.may_be_taken:
         return f"what was built does not run: {'; '.join(ruling.reasons)}"
-    found = replace(start.found, chosen=ruling, rulings=(ruling, *start.found.rulings))
-    return replace(planned, found=found, ruling=ruling)
+    return replace(planned, taken=ruling, rulings=(ruling, *start.rulings))
 
 
-def _judged_file(wheel: Path, found: Found, search: Search) -> Ruling:
+def _judged_file(wheel: Path, machines: Sequence[Machine], search: Search) -> Ruling:
     """A wheel on this machine, as `find` judges those of an index."""
     name = WheelName.parse(wheel.name)
     listing = IndexFile(file=wheel.name, url=wheel.as_uri(), sha256=files.sha256(wheel), size=wheel.stat().st_size)
     version = limited.version(name.version.replace("_", "-")) if name else limited.version("0")
     candidate = Candidate(listing=listing, version=version, wheel=name, index=str(wheel.parent))
-    ruler = CandidateJudge(found.machines, search.request.env, installed=True)
-    return ruler.rule(Ruling(candidate=candidate), judging.read_wheel(candidate, search.session, search.budget, ruler))
+    ruler = CandidateJudge(machines, search.request.env, installed=True)
+    return ruler.rule(Ruling.on(candidate), judging.read_wheel(candidate, search.session, search.budget, ruler))
 
 
 def disagreement(choice: Choice, wheel: Path, prefix: Path) -> Finding | None:
@@ -209,14 +180,14 @@ def disagreement(choice: Choice, wheel: Path, prefix: Path) -> Finding | None:
     Facts spare the download of every candidate. Whoever can change them can make any wheel the best one, so what is
     installed is read once more, before it is.
     """
-    by_facts = choice.ruling
+    by_facts = choice.taken
     if by_facts is None or not by_facts.is_to_be_read or choice.fallback == "source build":
         return None
     with WheelFile(wheel) as opened:
         facts = wheel_facts.of_wheel(opened, sha256=by_facts.candidate.listing.sha256)
     judging.keep_facts(by_facts.candidate, facts)  # in place of what may be wrong there
-    ruler = CandidateJudge(choice.found.machines, prefix, installed=True)
-    read = ruler.rule(Ruling(candidate=by_facts.candidate), judging.Contents(wheel_facts.survey(facts), "wheel"))
+    ruler = CandidateJudge(choice.machines, prefix, installed=True)
+    read = ruler.rule(Ruling.on(by_facts.candidate), judging.Contents(wheel_facts.survey(facts), "wheel"))
     compared = ("outcome", "rank", "reasons", "requires", "device_code", "needs")
     if all(getattr(read, name) == getattr(by_facts, name) for name in compared):
         return None
@@ -224,7 +195,7 @@ def disagreement(choice: Choice, wheel: Path, prefix: Path) -> Finding | None:
         return None
     seen = {each: "; ".join(getattr(read, each)) for each in ("reasons", "requires")}
     listed = {each: "; ".join(getattr(by_facts, each)) for each in ("reasons", "requires")}
-    told_by = "as much as was read of it before" if by_facts.in_part else f"its {by_facts.origin}"
+    told_by = "as much as was read of it before" if by_facts.in_part else f"its {by_facts.known_from}"
     differing = [f"{each}: {listed[each] or 'nothing'}; in the file: {seen[each] or 'nothing'}" for each in seen]
     return finding(
         "facts-contradict-file",
@@ -237,10 +208,8 @@ def _cpu_build(start: Choice, request: InstallRequest, search: Search) -> Choice
     """A wheel without device code of the same package, or the package that its makers publish for the CPU."""
     if "cpu" not in request.fallback:
         return "not among --fallback"
-    usable = [each for each in start.found.rulings if each.rank <= MAY_BE_TAKEN and _is_for_cpu(each, start.found)]
-    if usable:
-        found = replace(start.found, chosen=usable[0])
-        return replace(start, found=found, ruling=usable[0], fallback="cpu build")
+    if first := next(_usable(start, for_cpu=True), None):
+        return replace(start, taken=first, fallback="cpu build")
     other = packages.cpu_distribution(start.name)
     if other is None:
         return "no wheel without device code was found, and no package for the CPU is known"
@@ -248,10 +217,10 @@ def _cpu_build(start: Choice, request: InstallRequest, search: Search) -> Choice
         found = best_candidate.find(search, limited.requirement(f"{other}{start.requirement.specifier}"))
     except UnknownNameError as error:
         return error.message
-    if found.chosen is None:
+    if found.taken is None:
         return f"{other} does not run either"
-    both = replace(found, rulings=(*found.rulings, *start.found.rulings))
-    return replace(start, name=other, found=both, ruling=found.chosen, fallback="cpu build")
+    made = replace(_with_findings_of(start, found), rulings=(*found.rulings, *start.rulings))
+    return replace(made, name=other, taken=found.taken, fallback="cpu build")
 
 
 _WAYS: tuple[tuple[Way, Callable[[Choice, InstallRequest, Search], Choice | str]], ...] = (
@@ -261,7 +230,7 @@ _WAYS: tuple[tuple[Way, Callable[[Choice, InstallRequest, Search], Choice | str]
 )
 
 
-def _is_for_cpu(ruling: Ruling, found: Found) -> bool:
+def _is_for_cpu(ruling: Ruling, found: Choice) -> bool:
     """Whether a wheel lacks the device code that others of its package have: a GPU would stay unused."""
     if not any(each.capability for each in found.machines) or ruling.device_code is not False:
         return False
@@ -329,10 +298,10 @@ def with_required_torch(
     """
     if len(choices) != 1 or _TORCH not in new or choices[0].name == _TORCH:
         return choices
-    if choices[0].ruling is None or choices[0].fallback in ("source build", "cpu build"):  # made for what there is
+    if choices[0].taken is None or choices[0].fallback in ("source build", "cpu build"):  # made for what there is
         return choices
     found = choose_together(search, with_fields(request, fallback=request.without_source), [_TORCH, choices[0].wanted])
-    made = {each.name: each for each in found.choices if each.ruling}
+    made = {each.name: each for each in found.choices if each.taken}
     if found.problem or made.keys() != {choices[0].name, _TORCH}:
         return choices
     return made[choices[0].name], made[_TORCH]
@@ -345,8 +314,7 @@ def find_together(request: FindRequest) -> Find:
         found = best_candidate.find(search, wanted)
         if not found.rulings and found.stopped is None:
             raise candidates.no_such_release(wanted, search.places, search.session)
-        name = normalised(found.name)
-        start = Choice(name=name, wanted=request.wanted, requirement=wanted, found=found, ruling=found.chosen)
+        start = replace(found, name=normalised(found.name), wanted=request.wanted, requirement=wanted)
         required = list(_torch_of(start))
         answer = found.answer
         if required and found.stopped != "interrupted" and not any(each.torch for each in found.machines):
@@ -356,37 +324,34 @@ def find_together(request: FindRequest) -> Find:
                 pass  # these indexes have no torch: it comes from elsewhere
             except KeyboardInterrupt:
                 answer = replace(_torch_not_judged(found), stopped="interrupted", downloaded=search.budget.used)
-        return replace(answer, extras=tuple(sorted(wanted.extras)))
+        return replace(answer, name=found.name, extras=tuple(sorted(wanted.extras)))
 
 
 def _with_its_torch(search: Search, start: Choice, required: Sequence[SpecifierSet]) -> Find:
     """`required`: what the release that comes first wants of torch."""
-    found = start.found
     given = {each.name: getattr(search.request, each.name) for each in fields(FindRequest) if each.init}
     as_install = InstallRequest(**given, fallback=("older",))
     torch = limited.requirement(_TORCH)
     torch.specifier = reduce(and_, required)
     chosen = choose(search, as_install, torch, shallow=True)
     if chosen.is_made:
-        return found.answer
-    if chosen.found.stopped:  # nobody knows that it does not run: no older release is better for that
-        return replace(_torch_not_judged(found), stopped=chosen.found.stopped)
+        return start.answer
+    if chosen.stopped:  # nobody knows that it does not run: no older release is better for that
+        return replace(_torch_not_judged(start), stopped=chosen.stopped)
     made, *others = with_required_torch(search, as_install, (start,), (_TORCH,))
     if not others:
-        return found.answer
+        return start.answer
     reason = f"it does not go with {_name_of(others[0])}, which runs there"
-    judged = {each.candidate.file for each in made.found.rulings}
-    passed = (each for each in found.rulings if each.candidate.file not in judged)
-    rulings = (*made.found.rulings, *(replace(each, reasons=(reason,)) for each in passed))
-    return replace(made.found, rulings=rulings, chosen=made.ruling).answer
+    judged = {each.file for each in made.rulings}
+    passed = (each for each in start.rulings if each.file not in judged)
+    return replace(made, rulings=(*made.rulings, *(replace(each, reasons=(reason,)) for each in passed))).answer
 
 
-def _torch_not_judged(found: Found) -> Find:
+def _torch_not_judged(found: Choice) -> Find:
     why = "the torch that it brings along was not looked into: cuwheel find torch says whether one runs"
-    told = tuple(
-        replace(each, conditions=(*each.conditions, why)) if each.chosen else each for each in found.answer.candidates
-    )
-    return replace(found.answer, candidates=told)
+    answer = found.answer
+    told = (replace(each, conditions=(*each.conditions, why)) if each.chosen else each for each in answer.candidates)
+    return replace(answer, candidates=tuple(told))
 
 
 def _round(search: Search, request: InstallRequest, asked: dict[str, str]) -> tuple[list[Choice], _Conflict | None]:
@@ -421,22 +386,22 @@ def _fitting(
                 choice = replace(choice, fallback=choice.fallback or "older version", why=first.text)
             return replace(choice, wanted=wanted)
         first = first or conflict
-        if choice.ruling is None:
+        if choice.taken is None:
             return first
         limits = copy(limits)
-        limits.specifier &= limited.specifiers(f"!={choice.ruling.candidate.version}")
+        limits.specifier &= limited.specifiers(f"!={choice.taken.version}")
     return first
 
 
 def _has_code(choice: Choice) -> bool:
     """Device code, or libraries of CUDA that it needs: in what is taken, else in any release of it."""
-    rulings = (choice.ruling,) if choice.ruling else choice.found.rulings
+    rulings = (choice.taken,) if choice.taken else choice.rulings
     return any(each.device_code or each.needs for each in rulings)
 
 
 def _with_torch(search: Search, chosen: Sequence[Choice]) -> Search:
     """The others are judged with the torch that was chosen for them."""
-    torch = next((each.ruling for each in chosen if each.name == _TORCH and each.ruling), None)
+    torch = next((each.taken for each in chosen if each.name == _TORCH and each.taken), None)
     if torch is None:
         return search
     exact: dict[str, str] = {}
@@ -449,9 +414,9 @@ def _with_torch(search: Search, chosen: Sequence[Choice]) -> Search:
 
 def _between(one: Choice, other: Choice) -> _Conflict | None:
     """What keeps two packages apart."""
-    if one.ruling is None or other.ruling is None:
+    if one.taken is None or other.taken is None:
         return None
-    for mine, theirs in product(one.ruling.needs, other.ruling.needs):
+    for mine, theirs in product(one.taken.needs, other.taken.needs):
         if _differ(mine, theirs):
             majors = sorted(packages.find_library(mine).majors)
             return _Conflict(
@@ -471,8 +436,8 @@ def _differ(mine: str, theirs: str) -> bool:
 
 def _about_torch(one: Choice, other: Choice) -> _Conflict | None:
     for wanted in _torch_of(other):
-        if one.name == _TORCH and one.ruling:
-            if not wanted.contains(one.ruling.candidate.version, prereleases=True):
+        if one.name == _TORCH and one.taken:
+            if not wanted.contains(one.taken.candidate.version, prereleases=True):
                 text = f"{_name_of(other)} requires torch{wanted}, and {_name_of(one)} is taken: ask for torch{wanted}"
                 return _Conflict(text=f"{text}, or for another release of {other.name}", torch=wanted)
             continue
@@ -484,7 +449,7 @@ def _about_torch(one: Choice, other: Choice) -> _Conflict | None:
 
 
 def _torch_of(choice: Choice) -> Iterator[SpecifierSet]:
-    for each in filter(None, map(requirements.parse, choice.ruling.requires if choice.ruling else ())):
+    for each in filter(None, map(requirements.parse, choice.taken.requires if choice.taken else ())):
         if normalised(each.name) == _TORCH and "extra" not in str(each.marker):
             yield each.specifier
 
@@ -500,7 +465,7 @@ def _exclude(mine: SpecifierSet, theirs: SpecifierSet) -> bool:
 
 
 def _name_of(choice: Choice) -> str:
-    return f"{choice.name} {choice.ruling.candidate.version}" if choice.ruling else choice.name
+    return f"{choice.name} {choice.taken.version}" if choice.taken else choice.name
 
 
 def _other_torch(search: Search, request: InstallRequest, asked: dict[str, str], conflict: _Conflict) -> str | None:
@@ -539,10 +504,10 @@ def settings_for(choices: Sequence[Choice], releases: Sequence[Release]) -> Pack
     variables: dict[str, str | None] = {}
     problems: dict[str, str] = {}
     for choice in choices:
-        if choice.ruling is None or choice.ruling.survey is None:
+        if choice.taken is None or choice.taken.survey is None:
             continue
-        survey = choice.ruling.survey
-        machines = machines_with_torch(choice.found.machines, releases)
+        survey = choice.taken.survey
+        machines = machines_with_torch(choice.machines, releases)
         pin = pins.needed_pin(survey, machines)
         if variable := pins.loading_variable(survey):
             variables[variable] = pin.value if pin else None

@@ -16,7 +16,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.delivery import candidates, overwriting
-from cuwheel.delivery.choosing import Choice, PackageSettings
+from cuwheel.delivery.best_candidate import Choice
+from cuwheel.delivery.choosing import PackageSettings
 from cuwheel.delivery.install_answer import Change, Install
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
 from cuwheel.machine import python_environment
@@ -156,16 +157,16 @@ def release_of(choice: Choice) -> Release:
 
 def _own(choice: Choice) -> tuple[Release, tuple[str, ...]]:
     """The file that was chosen; of a build that a dry run does not do, what would come of it."""
-    if choice.ruling is None:
+    if choice.taken is None:
         plan = choice.build
         if plan is None:
             raise ValueError(choice.name)
         return Release(name=plan.name, version=plan.version, url="", file=plan.source), plan.requires
-    listing, version = choice.ruling.candidate.listing, str(choice.ruling.candidate.version)
+    listing, version = choice.taken.candidate.listing, str(choice.taken.candidate.version)
     own = Release(
         name=choice.name, version=version, url=listing.url, file=listing.file, sha256=listing.sha256, size=listing.size
     )
-    return own, choice.ruling.requires
+    return own, choice.taken.requires
 
 
 def _required(file: str, texts: Iterable[str], extras: Iterable[str], chosen: Collection[str]) -> list[str]:

@@ -23,8 +23,7 @@ from cuwheel.verdicts import wheel_tags
 from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
-    from cuwheel.delivery.best_candidate import Search
-    from cuwheel.delivery.choosing import Choice
+    from cuwheel.delivery.best_candidate import Choice, Search
     from cuwheel.delivery.install_answer import Install
     from cuwheel.delivery.request import InstallRequest
     from cuwheel.network.resolver import Release
@@ -109,11 +108,11 @@ def _resolved(request: InstallRequest, alike: tuple[Machine, ...]) -> tuple[Part
         python=versions.minor(machine.python or ""),
         glibc=machine.glibc,
         driver=machine.driver,
-        packages={each.name: f"{_version(each)} ({each.ruling.outcome if each.ruling else ''})" for each in choices},
+        packages={each.name: f"{_version(each)} ({each.taken.outcome if each.taken else ''})" for each in choices},
         fallback=next((each.fallback for each in choices if each.fallback), None),
         pins=settings.needed,
         files=tuple(map(_locked, releases)),
-        why={each.name: "; ".join(each.ruling.reasons) for each in choices if each.ruling},
+        why={each.name: "; ".join(each.taken.reasons) for each in choices if each.taken},
     )
     return replace(_part(names, choices, ""), pins=locked.pins, files=locked.files), locked
 
@@ -124,7 +123,7 @@ def _part(machines: tuple[str, ...], choices: Sequence[Choice], problem: str) ->
 
 
 def _version(choice: Choice) -> str:
-    return str(choice.ruling.candidate.version) if choice.ruling else ""
+    return str(choice.taken.candidate.version) if choice.taken else ""
 
 
 def _releases(search: Search, choices: Sequence[Choice], machine: Machine, rest: Sequence[str]) -> tuple[Release, ...]:
@@ -138,7 +137,7 @@ def _releases(search: Search, choices: Sequence[Choice], machine: Machine, rest:
     )
     found = resolver.resolve_with(wanted, environment_changes.index_variables(search))
     others = [each for each in found if normalised(each.name) not in own]
-    indexes = {each.name: each.ruling.candidate.index for each in choices if each.ruling}
+    indexes = {each.name: each.taken.candidate.index for each in choices if each.taken}
     indexes |= candidates.origins(others, search.places, search.session)  # a name that one of `own` has is from there
     of_index = {name: candidates.address_of(index) for name, index in indexes.items() if index in search.places.known}
     return tuple(replace(each, index=of_index.get(normalised(each.name), "")) for each in (*own.values(), *others))

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from cuwheel.delivery.best_candidate import FoundFile
+from cuwheel.delivery.find_answer import FoundFile
 from cuwheel.errors import EXIT_UNKNOWN
 from cuwheel.machine.fleet import Machine
 from cuwheel.network.resolver import Release

@@ -27,8 +27,7 @@ from cuwheel.wheel import journal_file
 from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
-    from cuwheel.delivery.best_candidate import Search
-    from cuwheel.delivery.choosing import Choice
+    from cuwheel.delivery.best_candidate import Choice, Search
     from cuwheel.delivery.environment_changes import Place
     from cuwheel.delivery.install_answer import Install
     from cuwheel.delivery.request import InstallRequest
@@ -150,7 +149,7 @@ def _from_choices(
     settings = choosing.settings_for(choices, releases)
     if settings.problems:
         choices = tuple(
-            replace(each, ruling=None, build=None, fallback=None, why=why)
+            replace(each, taken=None, build=None, fallback=None, why=why)
             if (why := settings.problems.get(each.name))
             else each
             for each in choices
@@ -160,7 +159,7 @@ def _from_choices(
         answer=answer_of_choices(name, place.prefix, choices),
         network=search.session.settings,
         names=tuple(each.name for each in choices),
-        machines=choices[0].found.machines if choices else (),
+        machines=choices[0].machines if choices else (),
         choices=choices,
         releases=releases,
         settings=settings,
@@ -176,7 +175,7 @@ def _if_allowed(
     `search`: where the files were found; None for those of a lock.
     """
     releases = plan.releases
-    own = {each.name: each.ruling.candidate.index for each in plan.choices if each.ruling}
+    own = {each.name: each.taken.candidate.index for each in plan.choices if each.taken}
     # `find` keeps the rule of one index for a name; installers may not.
     others = [each for each in releases if search and normalised(each.name) not in own]
     origins = own | (candidates.origins(others, search.places, search.session) if search and others else {})
@@ -214,7 +213,7 @@ def _if_allowed(
         )
         from cuwheel.delivery import signatures  # noqa: PLC0415 - where signatures are demanded alone
 
-        listed = [ruling.candidate for each in plan.choices for ruling in each.found.rulings]
+        listed = [ruling.candidate for each in plan.choices for ruling in each.rulings]
         if unsigned := signatures.problem_of_origin(releases, places.known, request.signers, listed):
             return replace(answer, problem=unsigned)
     if refused or request.dry_run or not (releases or pinned):

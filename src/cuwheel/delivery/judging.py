@@ -6,15 +6,15 @@ What is in one is read as cheaply as it can be: from a facts file, the cache, or
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from msgspec import Struct
 from msgspec.structs import replace
 from packaging.specifiers import InvalidSpecifier
 
 from cuwheel.delivery import catalogue
-from cuwheel.delivery.candidates import Candidate
+from cuwheel.delivery.find_answer import FoundFile, Origin
 from cuwheel.device_code import source, starts, wheel_facts
 from cuwheel.device_code.libraries import READ_IN_PART, Survey
 from cuwheel.device_code.source import ZipItem
@@ -28,17 +28,18 @@ from cuwheel.support.patterns import matches_any
 from cuwheel.support.wording import a_few, file_name, release_of_file, size
 from cuwheel.verdicts import pins, wheel_tags
 from cuwheel.verdicts.check_rules import ANOTHER_MACHINE
-from cuwheel.verdicts.choice import UNSUPPORTED_PTX, CudaError
+from cuwheel.verdicts.choice import UNSUPPORTED_PTX
 from cuwheel.verdicts.judge import judge_all
 from cuwheel.verdicts.loading import loading
-from cuwheel.verdicts.pins import Pin
 from cuwheel.verdicts.predict import GOOD, Outcome
 from cuwheel.verdicts.verdict import worst_outcome
 from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:
     from packaging.version import Version
+    from typing_extensions import Self
 
+    from cuwheel.delivery.candidates import Candidate
     from cuwheel.delivery.catalogue import CatalogueReader
     from cuwheel.device_code.libraries import Library, TorchExports
     from cuwheel.device_code.source import Item
@@ -46,13 +47,13 @@ if TYPE_CHECKING:
     from cuwheel.machine.fleet import Machine
     from cuwheel.network.transfer import Budget
     from cuwheel.support.finding import Finding
+    from cuwheel.verdicts.pins import Pin
     from cuwheel.verdicts.verdict import Verdict
     from cuwheel.wheel.metadata import Distribution, WheelName
 
 
 # What is in a candidate.
 
-Origin: TypeAlias = Literal["facts file", "cache", "catalogue", "wheel"]
 _LARGEST_FACTS = 1 << 26
 
 
@@ -214,33 +215,60 @@ _NO_LIBRARY = "no-library-to-load"
 _NEVER_INSTALLED = ("zip-link",)  # whatever its device code serves: installers differ in what they make of it
 
 
-class Ruling(Struct, frozen=True, kw_only=True):
-    """What became of a candidate. `decided`: nobody need look into it any more. `device_code`: whether it has some.
+class Rank(IntEnum):
+    """What a ruling comes to, the best first. The first three may be taken."""
 
+    RUNS = 0
+    LOSES = 1  # it runs, with something to lose
+    UNOPPOSED = 2  # nothing speaks against it
+    UNREAD = 3
+    FAILS = 4
+    SOURCE = 5  # it has to be built
+
+    @property
+    def may_be_taken(self) -> bool:
+        return self <= Rank.UNOPPOSED
+
+
+class Ruling(FoundFile, frozen=True, kw_only=True):
+    """What became of a candidate: what is shown of it, and what only the choice needs.
+
+    `decided`: nobody need look into it any more. `device_code`: whether it has some.
     `needs`: libraries of CUDA that are not in it and that it loads.
     `pin`: the setting with which it is judged. `survey`: of a package that such a setting is known for.
-    `rank`: 0 it runs, 1 with something to lose, 2 nothing speaks against it, 3 not looked into, 4 it does not run, 5 a
-    source distribution. `torch`: of an extension, the minor releases of torch that it goes with.
     `in_part`: of its libraries only as much was read as a verdict needs.
-    `compiling`: seconds of one core for the PTX that a driver would compile, or is too old for.
     """
 
     candidate: Candidate
-    outcome: Outcome = "unknown"
-    rank: int = 3
-    reasons: tuple[str, ...] = ()
-    conditions: tuple[str, ...] = ()
-    predicted_error: CudaError | None = None
-    origin: Origin | None = None
+    rank: Rank = Rank.UNREAD
     requires: tuple[str, ...] = ()
     device_code: bool | None = None
     needs: tuple[str, ...] = ()
     pin: Pin | None = None
     survey: Survey | None = None
-    torch: tuple[str, ...] | None = None
     in_part: bool = False
-    compiling: tuple[float, float] | None = None
     decided: bool = True
+
+    @classmethod
+    def on(cls, candidate: Candidate, **fields: Any) -> Self:  # noqa: ANN401 - fields of its own
+        """A ruling on a candidate, which nobody has looked into."""
+        listing = candidate.listing
+        return cls(
+            candidate=candidate,
+            file=listing.file,
+            version=str(candidate.version),
+            url=listing.url,
+            sha256=listing.sha256,
+            size=listing.size,
+            kind="wheel" if candidate.wheel else "source",
+            index=candidate.index,
+            **fields,
+        )
+
+    def shown(self, *, chosen: bool) -> FoundFile:
+        """What is shown of it."""
+        fields = {name: getattr(self, name) for name in FoundFile.__struct_fields__}
+        return FoundFile(**{**fields, "chosen": chosen})
 
     @property
     def release(self) -> Version:
@@ -250,7 +278,7 @@ class Ruling(Struct, frozen=True, kw_only=True):
     @property
     def is_to_be_read(self) -> bool:
         """Whether the file itself has not been, or not all that matters of it."""
-        return self.origin != "wheel" or self.in_part
+        return self.known_from != "wheel" or self.in_part
 
     @property
     def yanked(self) -> bool:
@@ -262,7 +290,7 @@ def judge_by_name(candidate: Candidate, machines: Sequence[Machine]) -> Ruling:
     listing = candidate.listing
     if candidate.wheel is None:
         reason = "a source distribution: it has to be built (cuwheel build)"
-        return Ruling(candidate=candidate, rank=5, reasons=(reason,))
+        return Ruling.on(candidate, rank=Rank.SOURCE, reasons=(reason,))
     problems = (
         [f"withdrawn by its publisher{f': {listing.yanked}' if listing.yanked else ''}"]
         if listing.yanked is not None
@@ -274,8 +302,8 @@ def judge_by_name(candidate: Candidate, machines: Sequence[Machine]) -> Ruling:
         own += _gil_problems(candidate.wheel, machine)
         problems += [_judged(machine, each, machines) for each in own]
     if problems:
-        return Ruling(candidate=candidate, outcome="fails", rank=4, reasons=tuple(dict.fromkeys(problems)))
-    return Ruling(candidate=candidate, decided=False)
+        return Ruling.on(candidate, outcome="fails", rank=Rank.FAILS, reasons=tuple(dict.fromkeys(problems)))
+    return Ruling.on(candidate, decided=False)
 
 
 def _python_problems(wanted: str | None, machine: Machine) -> Iterator[str]:
@@ -359,15 +387,16 @@ class CandidateJudge:
         return replace(
             ruling,
             outcome=outcome,
-            rank=max(rank, 1) if lost else rank,
+            rank=max(rank, Rank.LOSES) if lost else rank,
             reasons=tuple(dict.fromkeys((*errors, *replaced))) or tuple(self._words(verdicts)),
             conditions=tuple(dict.fromkeys((*setting, *self._conditions(verdicts), *unread))),
             predicted_error=next((each.predicted_error for each in verdicts if each.predicted_error), None),
-            origin=contents.origin,
+            known_from=contents.origin,
             requires=contents.survey.distribution.requires if contents.survey.distribution else (),
             device_code=any(each.device_code for each in contents.survey.libraries),
             needs=tuple(sorted(_needs(contents.survey, machines[0]))),
             pin=pin,
+            advice=f"{pin.setting}: {pin.why}" if pin and not pin.must else "",
             survey=contents.survey if pins.loading_variable(contents.survey) else None,
             torch=fitting,
             in_part=was_read_in_part(contents.survey.findings),
@@ -462,19 +491,19 @@ def _text(finding: Finding) -> str:
     return f"{finding.message}; {finding.fix}" if finding.rule == _NO_LIBRARY else finding.message
 
 
-def rank_of(outcome: Outcome, errors: Sequence[object]) -> int:
+def rank_of(outcome: Outcome, errors: Sequence[object]) -> Rank:
     """The rank of a verdict among rulings.
 
     A library that the rest works without does not make a release worse than an older one.
     """
     if outcome in GOOD or (outcome == "partial" and not errors):
-        return 0
-    return {"partial": 1, "unknown": 2}.get(outcome, 4)
+        return Rank.RUNS
+    return {"partial": Rank.LOSES, "unknown": Rank.UNOPPOSED}.get(outcome, Rank.FAILS)
 
 
-def rank_of_verdict(verdict: Verdict) -> int:
+def rank_of_verdict(verdict: Verdict) -> Rank:
     rank = rank_of(verdict.outcome, [each for each in verdict.findings if each.severity == "error"])
-    return max(rank, 1) if _main_part_fails(verdict) else rank
+    return max(rank, Rank.LOSES) if _main_part_fails(verdict) else rank
 
 
 def _main_part_fails(verdict: Verdict) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
+from cuwheel.delivery.find_answer import Skipped, words_of_skipped
 from cuwheel.facts.arch import Arch
 from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim
 from cuwheel.report.tables import Facts, Row, short, table
@@ -16,7 +17,7 @@ from cuwheel.support.wording import counted, rough_seconds, size
 from cuwheel.verdicts import torch_releases
 
 if TYPE_CHECKING:
-    from cuwheel.delivery.best_candidate import Find, FoundFile
+    from cuwheel.delivery.find_answer import Find, FoundFile
     from cuwheel.machine.fleet import Machine
 
 _GROUPS = 12  # reasons
@@ -144,11 +145,12 @@ def _brief(others: Sequence[FoundFile]) -> Iterator[tuple[str, ...]]:
     groups: dict[tuple[str, str], list[FoundFile]] = {}
     for each in others:
         reason = re.sub(r" \(cudaError\w+\)", "", next(iter(each.reasons), ""))
-        reason = re.sub(r": neither \S+ nor \S+ runs$", ": neither the one before nor the one after runs", reason)
-        groups.setdefault((_outcome(each), reason), []).append(each)
+        key = each.skipped.value if each.skipped is Skipped.BETWEEN_ALIKE else reason
+        groups.setdefault((_outcome(each), key), []).append(each)
     shown = list(groups.items())
     for (outcome, reason), alike in shown[:_GROUPS]:
-        yield _releases(alike), outcome, reason
+        between = alike[0].skipped is Skipped.BETWEEN_ALIKE
+        yield _releases(alike), outcome, words_of_skipped(Skipped.BETWEEN_ALIKE, of_many=True) if between else reason
     if rest := [each for _, alike in shown[_GROUPS:] for each in alike]:
         yield _releases(rest), "", "for other reasons: --verbose has them all"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from cuwheel.delivery.best_candidate import Find, FoundFile
+from cuwheel.delivery.find_answer import Find, FoundFile
 from cuwheel.errors import EXIT_UNKNOWN
 from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim, findings_section
 from cuwheel.report.tables import Facts, Row, figure, short, table

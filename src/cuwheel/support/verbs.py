@@ -149,7 +149,7 @@ _ROWS = (
         "find the wheel that runs on a machine, or why there is none",
         "NAME --on …",
         ("delivery.find",),
-        ("delivery.best_candidate.Find",),
+        ("delivery.find_answer.Find",),
         "delivery.FindRequest",
     ),
     Verb(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
+from packaging.requirements import Requirement
 
-from cuwheel.delivery.best_candidate import Found
+from cuwheel.delivery.best_candidate import Choice
 from cuwheel.diagnosis import causes
 from cuwheel.machine.fleet import machines_named
 from cuwheel.report import find
@@ -14,7 +15,9 @@ from cuwheel.report import find
 
 @pytest.mark.parametrize(("machine", "count"), [("orin", 5), ("thor", 5), ("h100", 0), ("gh200", 0)])
 def test_a_jetson_has_sources_of_its_own(machine: str, count: int) -> None:
-    found = Found(name="foo", machines=machines_named([machine]), rulings=(), chosen=None, downloaded=0)
+    found = Choice(
+        name="foo", requirement=Requirement("foo"), machines=machines_named([machine]), rulings=(), taken=None
+    )
     answer = found.answer
     assert len(answer.elsewhere) == count
     shown = [getattr(each, "text", "") for each in find.document(answer, verbose=False).blocks]

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
-from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from cuwheel.delivery import best_candidate, candidates, judging
@@ -41,6 +40,7 @@ from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.metadata import WheelName, normalised
 
 if TYPE_CHECKING:
+    from packaging.requirements import Requirement
     from packaging.version import Version
 
     from cuwheel.delivery.best_candidate import Search

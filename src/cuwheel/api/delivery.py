@@ -10,8 +10,8 @@ from cuwheel.delivery.request import CatalogueRequest, CiRequest, FindRequest, I
 from cuwheel.support.request_fields import environment_folder, takes_request
 
 if TYPE_CHECKING:
-    from cuwheel.delivery.find_answer import Find
     from cuwheel.delivery.cataloguing import Catalogue
+    from cuwheel.delivery.find_answer import Find
     from cuwheel.delivery.install_answer import Install
     from cuwheel.delivery.publishing import Publish
     from cuwheel.delivery.workflows.writing import Ci

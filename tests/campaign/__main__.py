@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tests.campaign import hostile, jobs, mutants, race
+from tests.campaign import hostile, jobs, mutants, pairs, race
 from tests.fixtures import cache
 from tests.fuzz import readers
 
@@ -59,7 +59,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="./run campaign", description=__doc__)
     parser.add_argument("kinds", nargs="*", metavar="KIND", help="fuzz, kill, disk, race, hostile (all); mutants")
     parser.add_argument("--minutes", type=float, help="for all of it (5; with --tries as long as it takes)")
-    parser.add_argument("--tries", type=int, help="of each kind, shared by its jobs: strikes, or races of eight")
+    parser.add_argument("--tries", type=int, help="of each kind, shared by its jobs: strikes, or races")
     parser.add_argument("--resume", action="store_true", help="leave out the jobs that the last run with --tries did")
     parser.add_argument("--job", action="append", default=[], help="only these jobs, harnesses, attacks or mutants")
     parser.add_argument(
@@ -116,18 +116,18 @@ def _counted(kind: str, names: list[str], tries: int, end: float, *, resume: boo
     done: dict[str, Part] = {}
     if resume and tally.is_file():
         done = {each["name"]: Part(**each) for each in json.loads(tally.read_text())}
-    chosen = [job for job in jobs.JOBS if (kind != "race" or job.together) and (not names or job.name in names)]
-    for number, job in enumerate(chosen):
-        if job.name not in done and time.monotonic() < end:
+    chosen = [name for name, _ in _races(names)] if kind == "race" else [name for name, _ in _sweeps(kind, names)]
+    for number, name in enumerate(chosen):
+        if name not in done and time.monotonic() < end:
             left = tries - sum(each.tried for each in done.values())
-            share = -(-left // sum(each.name not in done for each in chosen[number:]))
+            share = -(-left // sum(each not in done for each in chosen[number:]))
             seconds = min(_LONGEST_S, end - time.monotonic())
             if share > 0:
                 struck = race_of if kind == "race" else partial(sweep, kind, modes=",".join(SWEEPS.get(kind, ())))
-                part = struck(name=job.name, seconds=seconds, most=share)
-                done[job.name] = replace(part, name=job.name, complete=part.complete or part.tried == share)
+                part = struck(name=name, seconds=seconds, most=share)
+                done[name] = replace(part, name=name, complete=part.complete or part.tried == share)
                 tally.write_text(json.dumps([vars(each) for each in done.values()], indent=1))
-        yield done.get(job.name) or Part(kind=kind, name=job.name, complete=False)
+        yield done.get(name) or Part(kind=kind, name=name, complete=False)
 
 
 Work: TypeAlias = "list[tuple[str, Callable[[float], Part]]]"
@@ -139,12 +139,12 @@ def _sweeps(kind: str, names: list[str]) -> Work:
 
 
 def _races(names: list[str]) -> Work:
-    chosen = [job for job in jobs.JOBS if job.together and (not names or job.name in names)]
-    return [(each.name, partial(race_of, each.name)) for each in chosen]
+    chosen = [*pairs.NAMES, *(job.name for job in jobs.JOBS if job.together)]
+    return [(each, partial(race_of, each)) for each in chosen if not names or each in names]
 
 
 def race_of(name: str, seconds: float, most: int = 0, at_once: int = race.AT_ONCE) -> Part:
-    """Tried are the races, each of `at_once` processes."""
+    """Tried are the races, each of `at_once` processes, or of the two of a pair."""
     # What a process that was ended had started may still write there.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         command = [sys.executable, "-m", "tests.campaign.race", name, f"{seconds:.1f}", str(most), str(at_once)]

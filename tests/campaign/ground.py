@@ -16,7 +16,7 @@ from cuwheel import cli
 from cuwheel.errors import EXIT_BUG
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from tests.campaign.jobs import Command, Job
 
@@ -52,11 +52,14 @@ class Ground:
         os.environ.update(self.places())
         tempfile.tempdir = None  # it is asked for anew
 
-    def import_everything(self) -> None:
-        """By a first run in this process: the children that are forked from it inherit what it imported."""
+    def import_everything(self, commands: Iterable[Command] = ()) -> None:
+        """By a first run in this process: the children that are forked from it inherit what it imported.
+
+        `commands`: others than the job's.
+        """
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             self.enter()
-            for command in filter(None, (self.job.begin, self.job.command)):
+            for command in commands or filter(None, (self.job.begin, self.job.command)):
                 cli.main(list(command(self.folder)))
             os.chdir(self.scratch)
 

@@ -131,6 +131,10 @@ def _undo_slim(folder: Path) -> Sequence[str]:
 def _environment_with_ptx(folder: Path) -> None:
     """With ptxas in the cache, so that what is struck is cuwheel."""
     make_environment(folder / "env", {("foo", "1.0"): {"foo/__init__.py": b"", "foo/libfoo.so": fixture("ptx-130.so")}})
+    _link_ptxas(folder)
+
+
+def _link_ptxas(folder: Path) -> None:
     toolkit = build_world.toolkit("13.4")
     place = folder / CACHE / "toolchains"
     place.mkdir(parents=True)
@@ -225,12 +229,20 @@ def _collect(folder: Path, *names: str) -> Sequence[str]:
 
 
 _STORE = (".cuwheel", ".making-", ".locks")
-# uv notes the time of the wheel, and RECORD has the hash of that.
-_TIMES_OF_UV = tuple(
-    f"env/lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages/{package}.dist-info/{name}"
-    for package in ("foo-1.0", "foo-2.0", "bar-1.0", "bitsandbytes-0.45.0")
-    for name in ("RECORD", "uv_cache.json")
-)
+
+
+def times_of_uv(*packages: str) -> tuple[str, ...]:
+    """Of the wheel, which uv notes; RECORD has the hash of that."""
+    folder = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
+    return tuple(
+        f"{top}{folder}/{package}.dist-info/{name}"
+        for top in ("", "env/")
+        for package in packages
+        for name in ("RECORD", "uv_cache.json")
+    )
+
+
+_TIMES_OF_UV = times_of_uv("foo-1.0", "foo-2.0", "bar-1.0", "bitsandbytes-0.45.0")
 
 
 def _several_architectures(folder: Path) -> Path:

@@ -2,6 +2,8 @@
 
     python -m tests.campaign.race JOB SECONDS [RACES [AT_ONCE]]
 
+A pair of verbs (pairs.py) in place of JOB: those two, once each, on one environment.
+
 A process of its own because it forks: all start within milliseconds of each other, and without the price of a new
 interpreter. Prints a JSON object for each race, which says what was found until then.
 """
@@ -18,14 +20,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.campaign import jobs
+from tests.campaign import jobs, pairs
 from tests.campaign.ground import Ground, fail, forked, last_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 AT_ONCE = 8
-BUSY = "is changing it"
 _LIMIT_S = 3600  # eight that have one hundredth of the processor are slow, and do not hang
 
 
@@ -54,7 +55,7 @@ class Race:
         if all(status != 0 for status, _ in ended):
             self.problems.append(f"{where}: none succeeded: {ended[0][1]}")
         for status, messages in ended:
-            if status != 0 and not (self.job.together == "one" and BUSY in messages):
+            if status != 0 and not (self.job.together == "one" and pairs.BUSY in messages):
                 self.problems.append(f"{where}: one ended with {status}: {messages}")
         if (state := self.ground.state(self.ground.folder)) != self.finished:
             differing = sorted(dict(state.items() ^ self.finished.items()))
@@ -97,10 +98,13 @@ def _status(child: int, end: float) -> int:
 def main() -> None:
     began = time.monotonic()
     name, seconds, *numbers = sys.argv[1:]
-    (job,) = jobs.by_name([name])
     most, at_once = (*map(int, numbers), *(0, AT_ONCE)[len(numbers) :])
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        race = Race(job, Path(folder), at_once)
+        if name in pairs.NAMES:
+            race: Race | pairs.PairRace = pairs.PairRace(name, Path(folder))
+        else:
+            (job,) = jobs.by_name([name])
+            race = Race(job, Path(folder), at_once)
         for done in race.races(began + float(seconds), most or None):
             answer = {"tried": done, "through": done == most, "problems": race.problems}
             sys.stdout.write(json.dumps(answer) + "\n")

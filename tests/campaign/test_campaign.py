@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cuwheel.support import process
-from tests.campaign import hostile, jobs, mutants
+from tests.campaign import hostile, jobs, mutants, pairs
 
 MINUTES = 2
 ROOT = Path(__file__).parents[2]
@@ -33,6 +33,6 @@ def test_a_mutant_has_its_place_and_its_judge(mutant: mutants.Mutant, tmp_path: 
     mutants.apply(mutant, tmp_path / "cuwheel")
     compile((tmp_path / "cuwheel" / mutant.file).read_text(), mutant.file, "exec")
     kind, *names = mutant.campaign or ("",)
-    known = {each.name for each in (hostile.ATTACKS if kind == "hostile" else jobs.JOBS)}
+    known = {*pairs.NAMES, *(each.name for each in (hostile.ATTACKS if kind == "hostile" else jobs.JOBS))}
     assert set(names) <= known
     assert bool(kind) != bool(mutant.tests)

@@ -88,3 +88,20 @@ def test_several_at_once(job: str) -> None:
     found = race_of(job, 300, most=1, at_once=2 if job == "record-beside" else 3)
     assert found.problems == []
     assert found.tried == 1
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        "slim+slim-undo",
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in ("slim+slim-folder", "slim-recompress+slim-folder-undo", "slim-folder+install-undo")
+        ),
+    ],
+)
+def test_two_verbs_at_once_are_as_one_after_the_other(pair: str) -> None:
+    """`./run campaign race` has all pairs."""
+    found = race_of(pair, 300, most=6)
+    assert found.problems == []
+    assert found.tried == 6

@@ -30,6 +30,7 @@ LAYOUTS = {
     "stripped": (*SHARED, "-s"),
     "debug": (*SHARED, "-g"),
     "one-segment": (*SHARED, "-Wl,-z,noseparate-code"),
+    "one-segment-of-gold": (*SHARED, "-fuse-ld=gold"),
     "huge-pages": (*SHARED, "-Wl,-z,max-page-size=0x200000"),
     "relr": (*SHARED, "-Wl,-z,pack-relative-relocs"),
     "both-hashes": (*SHARED, "-Wl,--hash-style=both"),
@@ -100,9 +101,8 @@ def clean(path: Path, original: Path) -> None:
             subprocess.run(["eu-elflint", "--gnu-ld", each], capture_output=True, text=True, check=False).stdout
             for each in (original, path)
         )
-        # A part of a segment that was executable stays so: what the flags of its sections say, loaders never looked at.
-        told = [line for line in after.splitlines() if "is executable but contains no executable sections" not in line]
-        assert len(told) <= len(before.splitlines()), after
+        assert len(after.splitlines()) <= len(before.splitlines()), after
+        assert after == before or "No errors" not in before, after
 
 
 def run_tool(tool: str, path: Path) -> None:
@@ -253,7 +253,6 @@ def test_aarch64_pages_are_larger(tmp_path: Path) -> None:
     clean(slim, out)
     run("strip", slim)
     assert [each.arch for each in engine.read(slim).entries] == ["sm_90"]
-    clean(slim, out)
 
 
 def test_code_in_sections_that_are_not_flagged_as_code_still_runs(tmp_path: Path) -> None:

@@ -50,6 +50,8 @@ _PT_LOAD = 1
 _PAGE = 4096
 _FOUND_BY_HEADER = (2, 4)  # the dynamic section, notes
 _MOVING = (".gnu.hash", ".hash", ".dynsym", ".dynstr", ".gnu.version", ".note.gnu.property", ".note.gnu.build-id")
+_EXECUTABLE = 1
+_CODE = (".init", ".plt", ".plt.got", ".plt.sec", ".text", ".fini")
 _DEVICE = (".nv_fatbin", "__nv_relfatbin")
 
 
@@ -111,10 +113,14 @@ def moving(data: bytes) -> list[tuple[int, int]]:
 
 
 def host_differences(before: bytes, after: bytes, may_differ: Sequence[tuple[int, int]]) -> list[str]:
-    """Bytes and rights of memory that is not device code. Addresses in `may_differ` are looked at by loading alone."""
+    """Bytes and rights of memory that is not device code. Addresses in `may_differ` are looked at by loading alone.
+
+    What has no code of the host may lose the right to be run.
+    """
     old, new = image(before), image(after)
     device = _joined(_addresses(before, name) for name in _DEVICE if name in elf.sections(before))
     free = [*device, *may_differ]
+    code = [_addresses(before, name) for name in _CODE if name in elf.sections(before)]
     found = []
     for page, (flags, content) in sorted(old.items()):
         start = page * _PAGE
@@ -123,7 +129,8 @@ def host_differences(before: bytes, after: bytes, may_differ: Sequence[tuple[int
         if page not in new:
             found.append(f"page {start:#x} is gone")
             continue
-        if new[page][0] != flags:
+        runs = any(low < start + _PAGE and start < high for low, high in code)
+        if new[page][0] not in (flags, flags if runs else flags & ~_EXECUTABLE):
             found.append(f"page {start:#x} had rights {flags}, and has {new[page][0]}")
         words = zip(_words(content), _words(new[page][1]), strict=True)
         for index, (one, two) in enumerate(words):

@@ -116,9 +116,9 @@ def read_libraries(layout: Layout) -> tuple[list[Library], list[Bitcode], list[F
 
 
 def _own_path(root: Path, file: Path) -> str | None:
-    """The path, below the root, of a file that may be changed; None for what a journal keeps."""
+    """The path, below the root, of a file that may be changed; None for what a journal keeps, also one further down."""
     path = _real_path(root, file)
-    return path.as_posix() if path and path.parts[0] != journal_file.FOLDER else None
+    return path.as_posix() if path and journal_file.FOLDER not in path.parts else None
 
 
 def _real_path(root: Path, file: Path) -> Path | None:

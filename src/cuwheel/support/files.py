@@ -298,6 +298,10 @@ def folder_lock(folder: Path, *, patient: bool = False) -> Iterator[None]:
             os.close(handle)
 
 
+def _is_no_folder(path: Path) -> bool:
+    return os.path.lexists(path) and not path.is_dir()
+
+
 def _is_alone(folder: Path) -> bool:
     """Whether the lock is all that is in it."""
     try:
@@ -315,6 +319,8 @@ def _wait_for_none(folder: Path, *, patient: bool) -> int:
         except FileNotFoundError:
             continue  # another run ended and took the folder with it
         except OSError as error:
+            if isinstance(error, FileExistsError) and not any(map(_is_no_folder, (folder, folder.parent))):
+                continue  # the same, between mkdir's two looks at it
             raise UnreadableError.from_os(
                 error, path, hint="cuwheel keeps its journal there, so it must be writable"
             ) from error

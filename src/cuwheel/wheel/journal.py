@@ -306,7 +306,7 @@ def _keep_file(tree: Tree, path: str, at: str, number: int) -> None:
     Large libraries have a copy where the file system makes one for nothing. Nobody writes into those in place:
     whoever has one loaded would crash. If it happens all the same, it is found out and said.
     """
-    if path.startswith(f"{FOLDER}/") and path.endswith(".jsonl"):  # with a second name it would not be believed
+    if FOLDER in path.split("/") and path.endswith(".jsonl"):  # with a second name it would not be believed
         _copy(tree, path, f"{at}/copies/{number}")
         return
     try:

@@ -9,6 +9,7 @@ import contextlib
 import os
 import re
 import secrets
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -28,6 +29,7 @@ _RUN = re.compile(r"(\d{1,9})(?:-[0-9a-f]{16})?", re.ASCII)
 _ESCAPED = re.compile(r"\\(\\|x[0-9a-f]{2})", re.ASCII)
 ASIDE = "in-use"
 _PARTS = ("new", "originals", "copies", ASIDE)
+_ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
 
 Verb: TypeAlias = Literal["slim", "install"]
 # preparing: nothing was changed. switching: some files may be changed, all new ones are ready. installing: an installer
@@ -254,11 +256,26 @@ def folder_of(root: Path, verb: Verb = "slim") -> Path:
 
 @contextlib.contextmanager
 def locked(root: Path) -> Iterator[None]:
-    """No other cuwheel changes `root` while the block runs, whichever its verb."""
-    confined.must_be_a_folder(root / FOLDER)
-    confined.must_be_a_folder(folder_of(root))
-    with files.folder_lock(folder_of(root)):
+    """No other cuwheel changes `root` while the block runs, whichever its verb, nor an environment that it is in."""
+    with contextlib.ExitStack() as stack:
+        for place in (*_changed_as_a_whole(root), root):
+            confined.must_be_a_folder(place / FOLDER)
+            confined.must_be_a_folder(folder_of(place))
+            stack.enter_context(files.folder_lock(folder_of(place)))
         yield
+
+
+def _changed_as_a_whole(root: Path) -> Iterator[Path]:
+    """The folders above that others may be changing, with all that is in them: environments, and what has a journal.
+
+    Only where nobody else can put such a thing there, to be waited for.
+    """
+    for above in root.parents:
+        status = above.stat()
+        if not system_calls.is_ours(status) or status.st_mode & stat.S_IWOTH or not os.access(above, os.W_OK):
+            continue
+        if any((above / each).exists() for each in _ENVIRONMENT) or os.path.lexists(folder_of(above)):
+            yield above
 
 
 def folders(root: Path, verb: Verb) -> list[Path]:

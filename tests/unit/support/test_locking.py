@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING, NoReturn
+from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 
 from cuwheel.errors import UnreadableError
 from cuwheel.support import files, system_calls
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def full(*_args: object, **_kwargs: object) -> NoReturn:
@@ -42,6 +40,29 @@ def test_no_room_for_the_name_of_its_holder(
     ):
         pytest.fail("it was locked twice")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_goes_while_it_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`mkdir` finds it, and `is_dir` does not any more: whoever held the lock has taken it away."""
+    made = Path.mkdir
+    refusals = [FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))]
+
+    def mkdir(self: Path, *args: Any, **options: Any) -> None:
+        if refusals:
+            raise refusals.pop()
+        made(self, *args, **options)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    with files.folder_lock(tmp_path / "a" / "b"):
+        assert (tmp_path / "a" / "b" / "lock").is_file()
+
+
+@pytest.mark.parametrize("place", ["a", "a/b"])
+def test_a_file_in_place_of_its_folder(place: str, tmp_path: Path) -> None:
+    (tmp_path / place).parent.mkdir(exist_ok=True)
+    (tmp_path / place).write_text("")
+    with pytest.raises(UnreadableError), files.folder_lock(tmp_path / "a" / "b"):
+        pytest.fail("it was locked")
 
 
 def test_one_holder_or_several_who_share(tmp_path: Path) -> None:

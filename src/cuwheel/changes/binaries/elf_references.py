@@ -209,7 +209,12 @@ def _inside(address: int, ranges: Sequence[tuple[int, int]]) -> bool:
 # Loaders never look at section headers, but rewriting uses them, so everything that depends on one is checked here
 # against what is loaded.
 
-_PT_PHDR, _PT_TLS = 6, 7
+_PT_PHDR, _PT_TLS, _PT_GNU_EH_FRAME = 6, 7, 0x6474E550
+_SORTED_FRAMES = b"\x01\x1b\x03\x3b"  # of .eh_frame_hdr: pairs of addresses relative to it, as all linkers write them
+_FRAMES_AT = 12
+_ENTRY_AT = 24  # of the file's header
+_FUNCTIONS = (2, 10)  # types of symbols: a function, and one that chooses a function
+_INIT, _FINI = 12, 13
 _AT_ONCE = 1 << 20
 _HASH, _STRTAB, _SYMTAB, _GNU_HASH, _VERSYM = 4, 5, 6, 0x6FFFFEF5, 0x6FFFFFF0
 _RELA, _RELASZ, _VERDEF, _VERNEED = 7, 8, 0x6FFFFFFC, 0x6FFFFFFE
@@ -348,6 +353,45 @@ def is_blank(buffer: Buffer, start: int, end: int, filling: bytes = b"\0") -> bo
     end = min(end, buffer.size)
     pieces = (buffer.read(at, min(_AT_ONCE, end - at)) for at in range(start, end, _AT_ONCE))
     return not any(piece.strip(filling) for piece in pieces)
+
+
+def code_starts(elf: Elf) -> list[int] | None:
+    """Where code begins, in order: by the table for unwinding, by the names of functions, and where loaders call it.
+
+    None where there is no such table: then nobody can tell.
+    """
+    frames = next((each for each in elf.segments if each.type == _PT_GNU_EH_FRAME), None)
+    data = elf.buffer.read(frames.offset, frames.file_size) if frames and _end(frames) <= elf.buffer.size else b""
+    if frames is None or not data.startswith(_SORTED_FRAMES) or len(data) < _FRAMES_AT:
+        return None
+    (count,) = struct.unpack_from("<I", data, len(_SORTED_FRAMES) + 4)
+    if len(data) < _FRAMES_AT + 8 * count:
+        return None
+    rows = memoryview(data)[_FRAMES_AT : _FRAMES_AT + 8 * count].cast("i")[::2].tolist()
+    starts = {frames.address + each for each in rows}
+    starts |= {value for tag, value in dynamic.tags(elf) if tag in (_INIT, _FINI)}
+    starts |= set(_WORD.unpack(elf.buffer.read(_ENTRY_AT, _WORD.size)))
+    for table in elf.headers:
+        if table.type in (SHT_SYMTAB, SHT_DYNSYM):
+            for _, rows_of_symbols in _pieces(elf, table, SYMBOL.size):
+                kinds = rows_of_symbols[4 :: SYMBOL.size]
+                values = memoryview(rows_of_symbols).cast("Q")[1::3].tolist()
+                starts.update(value for kind, value in zip(kinds, values, strict=True) if kind & 15 in _FUNCTIONS)
+    return sorted(starts - {0})  # of functions of other libraries, and of a library's entry
+
+
+def holds_code(elf: Elf, segment: Segment, part: tuple[int, int], starts: Sequence[int] | None) -> bool:
+    """Whether a part of a segment may be run. `starts`: as by `code_starts`.
+
+    Loaders go by segments, and what a section's flags say proves nothing by itself: nothing else may speak of code
+    there either.
+    """
+    start, end = part
+    flagged = (each for each in elf.headers if each.type not in (0, SHT_NOBITS) and each.flags & _EXEC)
+    if starts is None or any(each.offset < end and start < each.offset + each.size for each in flagged):
+        return True
+    step = segment.address - segment.offset
+    return bisect.bisect_left(starts, start + step) < bisect.bisect_left(starts, end + step)
 
 
 def loaded_at(elf: Elf, offset: int) -> int | None:

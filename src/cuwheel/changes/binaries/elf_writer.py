@@ -350,10 +350,11 @@ def _split(elf: Elf, number: int, row: tuple[int, ...], layout: Layout, shift: S
     kind, flags, offset, address, physical, stored, memory, alignment = row
     parts = _load_parts(row, layout)
     zeros = {each.start: each.end for each in layout.cuts if each.zeros and each.size}
+    starts = elf_references.code_starts(elf) if len(parts) > 1 and row[1] & PF_X else None
     for start, end in parts:
-        # Loaders go by segments: what a section's flags say of the rest of a file proves nothing. Device code is
-        # not run by the host.
-        flags = row[1] & ~PF_X if len(parts) > 1 and _is_device_code(elf, layout, start, end) else row[1]
+        # Device code is not run by the host, nor are the tables that old linkers put behind it into the same segment.
+        run = elf_references.holds_code(elf, elf.segments[number], (start, end), starts)
+        flags = row[1] if len(parts) == 1 or (run and not _is_device_code(elf, layout, start, end)) else row[1] & ~PF_X
         until = zeros.get(end, end)
         extra = until - end + (memory - stored if until == offset + stored else 0)
         place = shift.placed(start)

@@ -83,14 +83,18 @@ def make_environment(root: Path, wheels: Mapping[tuple[str, str], Mapping[str, b
     site = root / "lib" / "python3.11" / "site-packages"
     site.mkdir(parents=True)
     (root / "pyvenv.cfg").write_text("version = 3.11.7\n")
-    chosen = wheels or {("foo", "1.0"): FOO, ("bitsandbytes", "0.50"): PER_CUDA}
-    for (name, version), files in chosen.items():
+    put_packages(site, wheels or {("foo", "1.0"): FOO, ("bitsandbytes", "0.50"): PER_CUDA})
+    return site
+
+
+def put_packages(site: Path, wheels: Mapping[tuple[str, str], Mapping[str, bytes]]) -> None:
+    """Distributions as an installer leaves them."""
+    for (name, version), files in wheels.items():
         for member, data in with_info(files, name, version).items():
             path = site / member
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
             path.chmod(0o755 if member.endswith(".so") else 0o644)
-    return site
 
 
 def snapshot(root: Path) -> dict[str, tuple[str, int, int]]:

@@ -18,6 +18,7 @@ from tests.oracle import packages
 from tests.unit.changes.binaries import engine
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.oracle.packages import Published
@@ -81,7 +82,7 @@ def complaints(path: Path) -> set[str]:
 def printed(path: Path) -> list[tuple[int, str]]:
     """What patchelf reads of it, by each of its options."""
     options = ("soname", "needed", "rpath", "interpreter", "execstack") if shutil.which("patchelf") else ()
-    words = (["patchelf", f"--print-{each}", path] for each in options)
+    words: Iterator[list[str | Path]] = (["patchelf", f"--print-{each}", path] for each in options)
     done = (subprocess.run(each, capture_output=True, text=True, check=False) for each in words)
     return [(each.returncode, each.stdout) for each in done]
 

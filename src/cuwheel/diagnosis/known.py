@@ -19,7 +19,13 @@ from cuwheel.machine.profile import MachineProfile
 from cuwheel.support import limited, quoting
 from cuwheel.support.finding import Finding
 from cuwheel.verdicts import machine_view as view
-from cuwheel.verdicts.choice import INSUFFICIENT_DRIVER, NO_KERNEL_IMAGE, SYMBOL_NOT_FOUND, UNSUPPORTED_PTX
+from cuwheel.verdicts.choice import (
+    INSUFFICIENT_DRIVER,
+    NO_KERNEL_IMAGE,
+    SYMBOL_NOT_FOUND,
+    UNSUPPORTED_PTX,
+    releases_for,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -289,7 +295,7 @@ def _of_gpu(known: Known) -> Iterator[tuple[str, str]]:
         yield "gpu", known.gpu.name
     yield "capability", str(capability)
     yield "gpu_arch", f"sm_{capability.number}"
-    if rows := [row for row in toolkits.all_releases() if str(capability.number) in row.architectures]:
+    if rows := releases_for(capability):
         yield "cuda_for_gpu", _compiling(rows)
 
 

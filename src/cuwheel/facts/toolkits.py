@@ -83,9 +83,9 @@ def _find(text: str, among: tuple[AnyRelease, ...]) -> AnyRelease:
     raise UnknownNameError("CUDA toolkit", text, near, hint=hint)
 
 
-def span(rows: Iterable[Toolkit]) -> str:
-    """`CUDA 11.8 to 12.9, 13.4`: a run has no known toolkit missing in between."""
-    found = runs(rows, all_toolkits())
+def span(rows: Iterable[Release]) -> str:
+    """`CUDA 11.8 to 12.9, 13.4`: a run has no known release missing in between."""
+    found = runs(rows, all_releases())
     named = (run[0].version if len(run) == 1 else f"{run[0].version} to {run[-1].version}" for run in found)
     return "CUDA " + ", ".join(named)
 

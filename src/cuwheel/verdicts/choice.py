@@ -61,6 +61,18 @@ def releases_for(device: Capability) -> tuple[Release, ...]:
     return tuple(row for row in toolkits.all_releases() if wanted in _capabilities(row))
 
 
+def compiled_by(device: Capability, able: Iterable[Toolkit] | None = None) -> str:
+    """Which CUDA compiles for a device, in the words of all verbs: `CUDA 8.0 to 12.9`; empty where none does.
+
+    `able`: those of `toolkits_for` that count; all of them stand for the earlier releases too.
+    """
+    known = toolkits_for(device)
+    rows: Sequence[Release] = known if able is None else tuple(able)
+    if rows == known:
+        rows = releases_for(device)
+    return toolkits.span(rows) if rows else ""
+
+
 def releases_compiling(releases: Iterable[Release], target: str) -> list[Release]:
     """Those that compile for an architecture (`sm_90a`), or for a GPU by any of its names."""
     if looks_like_arch(target):

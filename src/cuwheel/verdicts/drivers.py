@@ -446,13 +446,19 @@ def rebuild_fix(library: Library, machine: Machine) -> str:
     """How to get code for the machine's GPU; empty where its GPU is not known."""
     if machine.capability is None:
         return ""
-    able = _beside_torch(library, machine, working_toolkits(machine, system_of(library, machine)))
+    working = working_toolkits(machine, system_of(library, machine))
+    able = _beside_torch(library, machine, working)
     if not able:
-        return "take a release that has code for this GPU: no known toolkit builds it for this machine"
+        made = choice.compiled_by(machine.capability)
+        other = f"its torch is built with CUDA {machine.torch_cuda}" if working else "no driver for it runs that"
+        reason = f"{made} compiles for it, and {other}" if made else "no known CUDA compiles for it"
+        return f"take a release that has code for this GPU: {reason}"
     name = choice.capability_in_toolkit(able[-1], machine.capability)
-    named = [row for row in able if choice.capability_in_toolkit(row, name) == name]
+    named = choice.compiled_by(
+        machine.capability, (row for row in able if choice.capability_in_toolkit(row, name) == name)
+    )
     return (
-        f"build it for this GPU too, with {toolkits.span(named)}: CMAKE_CUDA_ARCHITECTURES='…;{name.number}', "
+        f"build it for this GPU too, with {named}: CMAKE_CUDA_ARCHITECTURES='…;{name.number}', "
         f"TORCH_CUDA_ARCH_LIST='… {name}', or take a release that has it"
     )
 
@@ -462,7 +468,9 @@ def older_build_fix(library: Library, machine: Machine) -> str:
     needed = runtime_cuda(library)  # what the driver is too old for, which its device code need not be of
     able = _beside_torch(library, machine, working_toolkits(machine, system_of(library, machine)))
     older = [row for row in able if needed and row.major < versions.major(needed)]
-    return f"take a build by {toolkits.span(older)}" if older and _driver_knows_gpu(machine) else ""
+    if not (older and machine.capability and _driver_knows_gpu(machine)):
+        return ""
+    return f"take a build by {choice.compiled_by(machine.capability, older)}"
 
 
 def its_cuda_can_build(library: Library, machine: Machine) -> bool:

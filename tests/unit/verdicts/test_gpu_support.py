@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
+from cuwheel import api
+from cuwheel.cli import main
 from cuwheel.facts import gpus
 from cuwheel.facts.arch import Capability
 from cuwheel.facts.tables import tables
@@ -117,10 +119,25 @@ def test_a_fix_names_only_toolkits_that_can_do_it() -> None:
     floor, code = (_fix(verdict, rule) for rule in ("driver-below-cuda-floor", "no-code-for-gpu"))
     assert "does not help" in floor
     assert "update" not in floor
-    assert "CUDA 11.0 to 12.9" in floor
+    assert "CUDA 9.0 to 12.9" in floor
     assert "CUDA 13, which built it, does not compile for this GPU" in code
-    assert "CUDA 11.0 to 12.9" in code
+    assert "CUDA 9.0 to 12.9" in code
     assert "13." not in code
+
+
+def test_which_cuda_compiles_for_a_gpu_is_said_in_one_way(capsys: pytest.CaptureFixture[str]) -> None:
+    """By the tables, by a plan and by what is wrong with a library."""
+    words = "CUDA 8.0 to 12.9"
+    assert words in _fix(_on("gtx 1080", "sm_90", cuda=12), "no-code-for-gpu")
+    assert main(["lookup", "gpu", "gtx 1080"]) == 0
+    assert words in capsys.readouterr().out
+    (row,) = api.plan("gtx 1080", cuda=["13.0"]).unserved
+    assert words in row.why[0]
+    extension = library("sm_90", cuda=13, needed=("libc10.so",))
+    beside = judge(survey(extension), machine("6.1", torch="2.9", torch_cuda="13.0"))
+    fix = _fix(beside, "no-code-for-gpu")
+    assert f"{words} compiles for it, and its torch is built with CUDA 13.0" in fix
+    assert "no known toolkit" not in fix
 
 
 def test_the_driver_at_hand_limits_the_toolkits() -> None:
@@ -150,7 +167,7 @@ def test_no_driver_can_help_where_the_last_one_is_below_the_floor() -> None:
         finding = next(each for each in verdict.findings if each.rule == "driver-below-cuda-floor")
         assert "branch 470 is the last to support" in finding.message
         assert "update" not in finding.fix
-        assert "CUDA 11.0 to 11.8" in finding.fix
+        assert "CUDA 7.0 to 11.8" in finding.fix
 
 
 def test_after_the_update_newer_ptx_still_stands_in_the_way() -> None:

@@ -181,8 +181,7 @@ def toolkit_cannot_target_gpu(machine: MachineProfile) -> Iterator[Finding]:
         capability = gpu.capability
         if capability is None or choice.can_target(known, capability):
             continue
-        fitting = choice.toolkits_for(capability)
-        span = toolkits.span(fitting) if fitting else "no known toolkit"
+        span = choice.compiled_by(capability) or "no known toolkit"
         yield finding(
             "toolkit-cannot-target-gpu",
             f"the toolkit here, {toolkit.version}, does not compile for the {view.gpu_in_words(gpu)}",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.facts import packages, spellings, toolkits, versions
+from cuwheel.facts import packages, spellings, versions
 from cuwheel.machine.fleet import Machine
 from cuwheel.support import limited
 from cuwheel.support.finding import Finding, finding
@@ -42,8 +42,7 @@ def framework_misses_gpu(machine: MachineProfile) -> Iterator[Finding]:
                 continue
             dropped = capability.number < min(arch.capability.number for arch in known.archs)
             reason = "no longer compiles" if dropped else "cannot compile yet"
-            fitting = choice.toolkits_for(capability)
-            span = toolkits.span(fitting) if fitting else "another CUDA"
+            span = choice.compiled_by(capability) or "another CUDA"
             yield finding(
                 "framework-misses-gpu",
                 f"{framework.name} {framework.version} has no code for the {view.gpu_in_words(gpu)}: "

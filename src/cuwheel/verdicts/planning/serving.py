@@ -19,7 +19,7 @@ from cuwheel.facts.rows.common import OperatingSystem
 from cuwheel.facts.tables import tables
 from cuwheel.machine.fleet import Jit, Machine
 from cuwheel.verdicts import drivers
-from cuwheel.verdicts.choice import serves
+from cuwheel.verdicts.choice import compiled_by, serves
 from cuwheel.verdicts.drivers import isa_condition, newer_driver_fix
 from cuwheel.verdicts.planning.plan import PlanOptions
 
@@ -354,7 +354,7 @@ def _reasons(kind: Kind, toolkit: Toolkit, options: PlanOptions) -> Iterator[str
 def _no_cubin(kind: Kind, toolkit: Toolkit, options: PlanOptions) -> str:
     plain = PlanOptions(native=options.native)
     able = rows_of(compilers_for(kind.capability, plain))
-    others = f"{toolkits.span(able)} can" if able else "no known toolkit can"
+    others = f"{compiled_by(kind.capability, able)} can" if able else "no known toolkit can"
     if options.native and cubins_for(toolkit.version, kind.capability, PlanOptions()):
         own = Arch(kind.capability)
         return f"{{cuda}} cannot compile {own}, which native asks for ({others}); it works without"

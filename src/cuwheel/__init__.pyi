@@ -93,6 +93,7 @@ from cuwheel.delivery.workflows.writing import Ci as Ci
 from cuwheel.device_code.compare import Compare as Compare
 from cuwheel.device_code.kernels import Kernels as Kernels
 from cuwheel.device_code.libraries import Library as Library
+from cuwheel.diagnosis.answer import Explain as Explain
 from cuwheel.errors import AmbiguousNameError as AmbiguousNameError
 from cuwheel.errors import ConfigurationError as ConfigurationError
 from cuwheel.errors import CuwheelError as CuwheelError
@@ -131,7 +132,6 @@ from cuwheel.proving.request import FleetRequest as FleetRequest
 from cuwheel.proving.request import PackRequest as PackRequest
 from cuwheel.proving.request import VerifyRequest as VerifyRequest
 from cuwheel.report.cache import Cache as Cache
-from cuwheel.report.explain import Explain as Explain
 from cuwheel.report.gpus import Gpus as Gpus
 from cuwheel.report.inspect import Inspect as Inspect
 from cuwheel.report.toolchain import Toolchain as Toolchain

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -16,9 +15,9 @@ from cuwheel.support.request_fields import environment_folder
 if TYPE_CHECKING:
     from cuwheel.device_code.compare import Compare
     from cuwheel.device_code.kernels import Kernels
+    from cuwheel.diagnosis.answer import Explain
     from cuwheel.machine.fleet import Machine, Refinement
     from cuwheel.machine.profile import MachineProfile
-    from cuwheel.report.explain import Explain
     from cuwheel.report.gpus import Gpus
     from cuwheel.report.inspect import Inspect
     from cuwheel.report.toolkits import Toolkits
@@ -214,7 +213,7 @@ def read_list(
 def explain(
     log: str | Path | BinaryIO,
     *,
-    on: str | Path | MachineProfile | Sequence[str | Path | MachineProfile] | None = None,
+    on: str | Path | Machine | MachineProfile | Sequence[str | Path | Machine | MachineProfile] | None = None,
     wheel: str | Path | None = None,
     building: bool = False,
 ) -> Explain:
@@ -226,26 +225,15 @@ def explain(
     options then help.
     """
     from cuwheel.diagnosis import inquiry
-    from cuwheel.machine import profile
-    from cuwheel.machine.fleet import THIS
-    from cuwheel.report import explain as report
-    from cuwheel.support import masking
+    from cuwheel.machine import fleet
 
-    named = [on] if isinstance(on, (str, Path, profile.MachineProfile)) else list(on or ())
-    machine, gpu = profile.profile_and_gpu([each for each in named if each != THIS])
-    if THIS in named and not machine:
-        from cuwheel.machine import probe
-
-        machine = probe.probe(None)
+    machine, gpu = fleet.one_machine(on)
     place = downloaded_if_pinned(wheel) if wheel else None
-    found = inquiry.inquire(log, machine, wheel=place, gpu=gpu, building=building)
-    answer = report.answer_of(found, str(log) if isinstance(log, (str, Path)) else "standard input")
-    # A log is quoted in what is answered, and in the report that is made to be passed on.
-    return masking.within(answer, lambda text: masking.known(text, os.environ))
+    return inquiry.inquire(log, machine, wheel=place, gpu=gpu, building=building)
 
 
 def causes() -> Explain:
     """List all causes that are known."""
-    from cuwheel.report import explain as report
+    from cuwheel.diagnosis import answer
 
-    return report.all_known()
+    return answer.all_known()

@@ -63,7 +63,7 @@ exit status: 0 every wheel was built and passed the gate, 1 one did not,
 11 no provider has the toolkit, 12 no host compiler fits""",
     (
         Option("[SOURCE]", "a folder (.), an sdist, or name==version", default="."),
-        FOR,
+        FOR._replace(kind=values.machine_words),
         CUDA_VERSIONS,
         Option("--python VERSIONS", "Python versions; one wheel for each", values.python_minors, many=True),
         Option("-o --output FOLDER", "where wheels go (default: dist)", places.new_folder),

@@ -175,6 +175,7 @@ exit status: 0 no failure was seen, 1 a failure was seen; of bisect: 0 found,
             Option("--bad RELEASE", "a release or commit with the fault", of=_BISECT),
             Option("--source FOLDER", "the git repository whose commits are searched", places.folder, of=_BISECT),
             FOR._replace(
+                kind=values.machine_words,
                 help="build a wheel of each commit for these GPUs (default: run the command in the checkout)",
                 of=_BISECT,
             ),

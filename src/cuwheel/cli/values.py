@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cuwheel.machine.fleet import Machine
+    from cuwheel.machine.profile import MachineProfile
 
 T = TypeVar("T")
 CPUS = {"x86_64": "x86_64", "amd64": "x86_64", "x64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
@@ -29,6 +30,7 @@ _LONGEST_S = 366 * 24 * 3600.0
 _LAST_MINOR = 9  # no CUDA had a tenth minor release
 _DRIVER_LEAD = 100  # branches that a driver may be ahead of the tables
 _GPUS = "cuwheel lookup gpu lists the GPUs"
+_SAVE_ONE = "write one with: cuwheel doctor --save FILE"
 _TOOLKITS = "cuwheel lookup cuda lists the versions"
 # Compiled where one is needed: most commands need none.
 _DRIVER = r"[1-9]\d{2,3}(\.\d{1,3}){0,2}"
@@ -327,9 +329,18 @@ def machines(text: str) -> list[str | Machine]:
     return [machine for _, machines in found for machine in machines]
 
 
-def machines_or_all(text: str) -> list[str]:
-    """The same, and `all`, as words: a build writes them down with its configuration's."""
-    return [word for word, _ in each_of(_machine_words(text), lambda word: _machines(word, "all"))]
+def machines_or_all(text: str) -> list[str | Machine]:
+    """Machines as `machines` looks them up; `all` stays a word, as `this` does."""
+    return [machine for _, machines in _named_or_all(text) for machine in machines]
+
+
+def machine_words(text: str) -> list[str]:
+    """The words of `machines_or_all`, for what writes them down or passes them on as they were said."""
+    return [word for word, _ in _named_or_all(text)]
+
+
+def _named_or_all(text: str) -> list[tuple[str, Sequence[str | Machine]]]:
+    return each_of(_machine_words(text), lambda word: _machines(word, "all"))
 
 
 def _machine_words(text: str) -> list[str]:
@@ -369,16 +380,23 @@ def profile(text: str) -> Path:
     """A file of `cuwheel doctor --save`."""
     from cuwheel.machine import profile as profiles
 
-    path = places.file_of(text, "write one with: cuwheel doctor --save FILE")
+    path = places.file_of(text, _SAVE_ONE)
     asked(lambda: profiles.load(path))
     return path
 
 
-def gpu_or_profile(text: str) -> str | Path:
-    """A GPU's name or capability, a file of `cuwheel doctor --save`, or `this` machine."""
-    if text == "this":
+def gpu_or_profile(text: str) -> str | Machine | MachineProfile:
+    """Looks up a GPU by name or capability, or reads a file of `cuwheel doctor --save`; `this` stays a word."""
+    from cuwheel.machine import fleet
+    from cuwheel.machine import profile as profiles
+
+    if text == fleet.THIS:
         return text
-    return profile(text) if places.exists(text) or text.endswith(".json") else gpu(text)
+    if places.exists(text) or text.endswith(".json"):
+        path = places.file_of(text, _SAVE_ONE)
+        return asked(lambda: profiles.load(path))
+    _capability(text)
+    return asked(lambda: fleet.from_gpu(text), _GPUS)
 
 
 def fleet(text: str) -> Path:

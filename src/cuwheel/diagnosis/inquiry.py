@@ -7,40 +7,28 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from msgspec import Struct
+from msgspec.structs import asdict
 
 from cuwheel.building.recording import reader
 from cuwheel.diagnosis import text
-from cuwheel.diagnosis.case import Case, Diagnosis
+from cuwheel.diagnosis.answer import Explain, known_cause
+from cuwheel.diagnosis.case import Case
 from cuwheel.diagnosis.explain import explain, nearest_causes
 from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.machine import fleet
 from cuwheel.support import masking
-from cuwheel.verdicts.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cuwheel.diagnosis.text import Log
+    from cuwheel.machine.fleet import Machine
     from cuwheel.machine.profile import MachineProfile
     from cuwheel.support.finding import Cause
+    from cuwheel.verdicts.verdict import Verdict
 
 
 SILENT = "nvcc-silent-failure"  # the cause that asks for nvcc's own words
-
-
-class Inquiry(Struct, frozen=True, kw_only=True):
-    """`lines`: of the log; `unread`: those in the middle of one too long to read; `prose`: those that somebody wrote
-    and no program printed. `similar`: ids of causes.
-    """
-
-    case: Case
-    diagnosis: Diagnosis
-    lines: int
-    unread: int
-    prose: int
-    verdicts: tuple[Verdict, ...]
-    similar: tuple[str, ...]
 
 
 def inquire(
@@ -48,10 +36,14 @@ def inquire(
     machine: MachineProfile | None = None,
     *,
     wheel: str | Path | None = None,
-    gpu: str | None = None,
+    gpu: Machine | None = None,
     building: bool = False,
-) -> Inquiry:
-    """`wheel`: one at hand, on the disk. `building`: it failed inside of `cuwheel build`, whose options then help."""
+) -> Explain:
+    """Explains a log: the machine's facts, the log's and those of a recorded call, what they show, and the answer.
+
+    `wheel`: one at hand, on the disk. `gpu`: on which it failed. `building`: it failed inside of `cuwheel build`, whose
+    options then help. The answer quotes the log, and is made to be passed on: secrets are masked in it.
+    """
     case = _recorded(log) if isinstance(log, (str, Path)) else None
     case = case or Case(logs=(_read(log),))
     verdicts = _verdicts(wheel, gpu, machine) if wheel else ()
@@ -64,15 +56,17 @@ def inquire(
         more = explain(other, machine, facts, verdicts, building=building)
         if more.causes:
             read, found = other, more
-    return Inquiry(
-        case=case,
-        diagnosis=found,
+    answer = Explain(
+        log=str(log) if isinstance(log, (str, Path)) else "standard input",
         lines=read.total,
         unread=read.truncated,
         prose=read.prose,
         verdicts=verdicts,
-        similar=() if found.causes else nearest_causes(case.logs[0]),
+        call=case.call,
+        similar=() if found.causes else tuple(map(known_cause, nearest_causes(case.logs[0]))),
+        **{**asdict(found), "tried": case.tried or found.tried},
     )
+    return masking.within(answer, masking.hiding(os.environ))
 
 
 def causes(printed: str, facts: Mapping[str, str] | None = None, *, building: bool = False) -> tuple[Cause, ...]:
@@ -117,21 +111,19 @@ def _read(log: str | Path | BinaryIO) -> Log:
         raise UnreadableError.from_os(error, log, "name a log, or pipe one: COMMAND 2>&1 | cuwheel explain") from error
 
 
-def _facts(gpu: str | None) -> Iterator[tuple[str, str]]:
-    """A GPU by any of its names, or a capability; an unknown one is an error here as everywhere."""
+def _facts(gpu: Machine | None) -> Iterator[tuple[str, str]]:
     if gpu:
-        machine = fleet.from_gpu(gpu)
-        yield "gpu", machine.gpu or gpu
-        if machine.capability:
-            yield "capability", machine.capability
+        yield "gpu", gpu.gpu or gpu.name
+        if gpu.capability:
+            yield "capability", gpu.capability
 
 
-def _verdicts(wheel: str | Path, gpu: str | None, machine: MachineProfile | None) -> tuple[Verdict, ...]:
+def _verdicts(wheel: str | Path, gpu: Machine | None, machine: MachineProfile | None) -> tuple[Verdict, ...]:
     from cuwheel.device_code.survey import survey  # noqa: PLC0415
     from cuwheel.verdicts.judge import judge_all  # noqa: PLC0415 - few have a wheel at hand
 
     if gpu:
-        machines: tuple[fleet.Machine, ...] = (fleet.from_gpu(gpu),)
+        machines: tuple[Machine, ...] = (gpu,)
     elif machine:
         machines = fleet.from_profile(machine)
     else:

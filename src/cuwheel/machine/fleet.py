@@ -394,6 +394,27 @@ def machines_named(
     return tuple(refine.apply(each) for each in dict.fromkeys(found))
 
 
+def one_machine(
+    on: str | Path | Machine | MachineProfile | Sequence[str | Path | Machine | MachineProfile] | None,
+) -> tuple[MachineProfile | None, Machine | None]:
+    """One machine, as people say it: its profile, a file with that or `this`, and a GPU by name or capability."""
+    from cuwheel.machine import profile  # noqa: PLC0415 - most are named by their GPU
+
+    given = [on] if isinstance(on, (str, Path, Machine, profile.MachineProfile)) else list(on or ())
+    here = THIS in given
+    words = [each for each in given if each != THIS]
+    gpus = [each for each in words if isinstance(each, Machine) or (isinstance(each, str) and not _is_file(each))]
+    profiles = [each for each in words if each not in gpus]
+    if len(gpus) > 1 or len(profiles) > 1:
+        raise UsageError("on must be one machine: a GPU, a profile, or a profile and one of its GPUs")
+    known = next((profile.profile_from(each) for each in profiles if not isinstance(each, Machine)), None)
+    if here and not known:
+        from cuwheel.machine import probe  # noqa: PLC0415 - few ask for this one
+
+        known = probe.probe(None)
+    return known, next((from_gpu(each) if isinstance(each, str) else each for each in gpus), None)
+
+
 def _words(on: Iterable[str | Path | Machine]) -> Iterator[str | Machine]:
     """Split at commas, unless there is a file of that name."""
     for word in on:

@@ -6,14 +6,14 @@ A profile is written to be sent to somebody else: see `privacy` for what it leav
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from cuwheel.errors import MalformedError, UsageError
+from cuwheel.errors import MalformedError
 from cuwheel.facts.arch import Capability
 from cuwheel.support import codec, files, wording
 from cuwheel.support.codec import refuse_newer
@@ -226,18 +226,6 @@ def load(path: Path) -> MachineProfile:
 def profile_from(given: str | Path | MachineProfile | None) -> MachineProfile | None:
     """A profile, or the one in a file."""
     return load(Path(given)) if isinstance(given, (str, Path)) else given
-
-
-def profile_and_gpu(
-    on: str | Path | MachineProfile | Sequence[str | Path | MachineProfile] | None,
-) -> tuple[MachineProfile | None, str | None]:
-    """One machine, as people say it: its profile, or the file of it, and a GPU by name or capability."""
-    given = [on] if isinstance(on, (str, Path, MachineProfile)) else list(on or ())
-    gpus = [each for each in given if isinstance(each, str) and not Path(each).is_file()]
-    profiles = [each for each in given if each not in gpus]
-    if len(gpus) > 1 or len(profiles) > 1:
-        raise UsageError("on must be one machine: a GPU, a profile, or a profile and one of its GPUs")
-    return profile_from(profiles[0] if profiles else None), gpus[0] if gpus else None
 
 
 def decode(text: bytes, name: str) -> MachineProfile:

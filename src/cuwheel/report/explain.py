@@ -1,26 +1,20 @@
-"""`cuwheel explain`: the answer and its document."""
+"""`cuwheel explain`: the document of its answer."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from cuwheel.diagnosis.case import Heard, RecordedCall, WayOut
-from cuwheel.diagnosis.causes import knowledge
-from cuwheel.diagnosis.known import Version
 from cuwheel.diagnosis.text import HALF
 from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim
 from cuwheel.report.tables import Facts, Row, short, table
 from cuwheel.support import quoting, wording
-from cuwheel.support.answer import Answer
-from cuwheel.support.finding import Cause, Evidence
-from cuwheel.verdicts.verdict import Verdict
 
 if TYPE_CHECKING:
-    from cuwheel.diagnosis.inquiry import Inquiry
+    from cuwheel.diagnosis.answer import Explain
+    from cuwheel.diagnosis.case import RecordedCall
+    from cuwheel.support.finding import Cause
 
 _CAUSES = 3
 _EVIDENCE = 1  # lines of the log that prove a cause; --verbose shows all
@@ -31,87 +25,6 @@ _PLACE = re.compile(r"^(?:[A-Za-z]:)?[\\/][^\s:]*[\\/](?=[^\s:\\/]+[:(]\d)")
 _COMMANDS_LAST = re.compile(r"(?P<prose>[^`]+[:,]) (?P<commands>`[^`]+ [^`]+`(?:,? (?:then|and) `[^`]+ [^`]+`)*)\.?")
 _SHOWN_LINES = 12  # lines of what a call printed
 _LESS_LIKELY = 0.5  # of the first one's confidence: less likely causes are shown only with --verbose
-
-
-class KnownCause(Struct, frozen=True, kw_only=True):
-    id: str
-    family: str
-    title: str
-    why: str
-
-
-class Explain(Answer, frozen=True, kw_only=True):
-    """`causes`: the best first; none where no known cause fits. `lines`: of the log.
-
-    `versions`: what the log says of versions, GPUs and libraries, with the line (0: from elsewhere). `situations`:
-    where it happened, as far as it shows. `tried`: the commands that the log shows. `known`: with --list, all causes.
-    `call`: of a record, the one that is explained, which is then the log. `similar`: where there are no causes, those
-    that speak in its words. `prose`: lines that somebody wrote and no program printed; they are not searched.
-    `command`: the compiler call that the log shows before the first evidence. `unread`: lines in the middle of a log
-    that is too long to search; its beginning and its end are searched. `understood`: where there are no causes, who
-    says last that something failed.
-    """
-
-    schema: Literal["cuwheel.explain/1"] = "cuwheel.explain/1"
-    log: str
-    lines: int
-    causes: tuple[Cause, ...]
-    ways_out: tuple[WayOut, ...]
-    versions: tuple[Version, ...]
-    situations: tuple[str, ...]
-    tried: tuple[Evidence, ...]
-    verdicts: tuple[Verdict, ...] = ()
-    known: tuple[KnownCause, ...] = ()
-    call: RecordedCall | None = None
-    similar: tuple[KnownCause, ...] = ()
-    prose: int = 0
-    command: Evidence | None = None
-    unread: int = 0
-    understood: tuple[Heard, ...] = ()
-
-    @property
-    def succeeded(self) -> bool:
-        """False where no cause is known."""
-        return bool(self.causes or self.known)
-
-
-def answer_of(found: Inquiry, log: str) -> Explain:
-    """`log`: what it is called."""
-    case, diagnosis = found.case, found.diagnosis
-    return Explain(
-        log=log,
-        lines=found.lines,
-        causes=diagnosis.causes,
-        ways_out=diagnosis.ways_out,
-        versions=diagnosis.versions,
-        situations=diagnosis.situations,
-        tried=case.tried or diagnosis.tried,
-        verdicts=found.verdicts,
-        call=case.call,
-        similar=tuple(map(_known, found.similar)),
-        prose=found.prose,
-        command=diagnosis.command,
-        unread=found.unread,
-        understood=diagnosis.understood,
-    )
-
-
-def all_known() -> Explain:
-    return Explain(
-        log="",
-        lines=0,
-        causes=(),
-        ways_out=(),
-        versions=(),
-        situations=(),
-        tried=(),
-        known=tuple(map(_known, knowledge().causes)),
-    )
-
-
-def _known(id_: str) -> KnownCause:
-    file = knowledge().causes[id_]
-    return KnownCause(id=id_, family=file.family, title=file.title, why=" ".join(file.why.split()))
 
 
 def document(answer: Explain, *, verbose: bool) -> Document:

@@ -14,8 +14,8 @@ from cuwheel.support.wording import in_markdown
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
+    from cuwheel.diagnosis.answer import Explain
     from cuwheel.diagnosis.case import Setting
-    from cuwheel.report.explain import Explain
 
 _FENCE = "~~~"
 _SYSTEMS = ("linux", "windows", "macos", "wsl", "jetson", "arm64", "container", "conda")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -14,7 +14,12 @@ T = TypeVar("T")
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """The base of all answers, each with a field `schema`, and `succeeded`."""
+    """The base of all answers, each with a field `schema`, and `succeeded`.
+
+    `is_masked`: where it was made, as it quotes what a program printed, whose letters alone may be a secret.
+    """
+
+    is_masked: ClassVar[bool] = False
 
     if TYPE_CHECKING:
 
@@ -46,4 +51,6 @@ def shown(value: T) -> T:
     What a program printed is masked where it is kept, also by its letters. Signatures and public keys look like
     those.
     """
+    if isinstance(value, Answer) and value.is_masked:
+        return value
     return masking.within(value, masking.hiding(os.environ, random=False))

@@ -187,7 +187,7 @@ _ROWS = (
         "explain a failure from its log: cause, evidence, fix, ways out",
         "LOG",
         ("reading.explain", "reading.causes"),
-        ("explain.Explain",),
+        ("diagnosis.answer.Explain",),
     ),
     Verb(
         "trials",

@@ -166,7 +166,8 @@ WRONG |= {"copy_place": ("https://x/y", " ", "FILE/x")}
 WRONG |= {"file_or_folder": ("FILE/x", "nowhere")}
 WRONG |= {"locked": ("MISSING", "PIPE", "ftp://somewhere/x")}
 WRONG |= {"lock_file": ("FOLDER", "FILE/x"), "new_file_or_folder": ("FILE/x",)}
-WRONG |= {"machines_or_all": WRONG["machines"], "machine_codes": ("sm_75,banana", ",", "h100", "9.0", "12.8")}
+WRONG |= {"machines_or_all": WRONG["machines"], "machine_words": WRONG["machines"]}
+WRONG |= {"machine_codes": ("sm_75,banana", ",", "h100", "9.0", "12.8")}
 WRONG |= {"architectures": (*WRONG["machine_codes"], "lto_90", "compute_999")}
 WRONG |= {"packages": WRONG["environment"], "catalogue_place": WRONG["place"], "catalogue": WRONG["place"]}
 # Of these kinds, nonsense that happens to be a name or a text that they take.

@@ -7,14 +7,17 @@ import json
 import random
 import textwrap
 import time
+from typing import TYPE_CHECKING
 
 import pytest
 
 from cuwheel.diagnosis import inquiry, text
 from cuwheel.diagnosis.explain import explain
-from cuwheel.report import explain as report
 from cuwheel.report import terminal
 from cuwheel.report.answer import document_of
+
+if TYPE_CHECKING:
+    from cuwheel.diagnosis.answer import Explain
 
 ERROR = (
     "/usr/include/crt/host_config.h:129:2: error: #error -- unsupported GNU version! "
@@ -107,15 +110,14 @@ def test_every_line_of_a_long_log_is_counted_once(size: int, monkeypatch: pytest
 
 def test_what_was_not_searched_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text, "HALF", 1000)
-    found = inquiry.inquire(io.BytesIO(b"nothing to see here\n" * 1000))
-    answer = report.answer_of(found, "LOG")
+    answer = inquiry.inquire(io.BytesIO(b"nothing to see here\n" * 1000))
     assert answer.unread == 900
     assert "not the 900 lines between" in _shown(answer)
-    short = report.answer_of(inquiry.inquire(io.BytesIO(b"nothing to see here\n")), "LOG")
+    short = inquiry.inquire(io.BytesIO(b"nothing to see here\n"))
     assert (short.unread, "lines between" in _shown(short)) == (0, False)
 
 
-def _shown(answer: report.Explain) -> str:
+def _shown(answer: Explain) -> str:
     stream = io.StringIO()
     terminal.write(document_of(answer, verbose=False), stream)
     return " ".join(stream.getvalue().split())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError, UnreadableError, UsageError
-from cuwheel.machine import profile
+from cuwheel.machine import fleet, profile
 from cuwheel.support import codec
 from tests.unit.verdicts.machines import MACHINES
 
@@ -70,15 +70,16 @@ def test_one_machine_is_a_profile_a_gpu_or_both(tmp_path: Path) -> None:
     """The file of a profile may be named as text; any other text is a GPU."""
     saved, known = tmp_path / "gpu07.json", MACHINES[0].profile
     profile.save(known, saved)
-    assert profile.profile_and_gpu(None) == profile.profile_and_gpu(()) == (None, None)
-    assert profile.profile_and_gpu("h100") == (None, "h100")
+    h100 = fleet.from_gpu("h100")
+    assert fleet.one_machine(None) == fleet.one_machine(()) == (None, None)
+    assert fleet.one_machine("h100") == fleet.one_machine(h100) == (None, h100)
     for each in (known, saved, str(saved)):
-        assert profile.profile_and_gpu(each) == (known, None)
-        assert profile.profile_and_gpu([each, "h100"]) == (known, "h100")
+        assert fleet.one_machine(each) == (known, None)
+        assert fleet.one_machine([each, "h100"]) == fleet.one_machine([each, h100, "this"]) == (known, h100)
     with pytest.raises(UsageError, match="one machine"):
-        profile.profile_and_gpu(["h100", "l40"])
+        fleet.one_machine(["h100", "l40"])
     with pytest.raises(UsageError, match="one machine"):
-        profile.profile_and_gpu([known, saved])
+        fleet.one_machine([known, saved])
 
 
 def test_saving_where_one_may_not(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from harness import Measure, alternate, finish, shown
 
-from cuwheel.proving.measuring import analysis, journal
-from cuwheel.proving.measuring.journal import End, Header, Host, Line, Start, StartState
 from cuwheel.support import codec
+from cuwheel_lab.measuring import analysis, journal
+from cuwheel_lab.measuring.journal import End, Header, Host, Line, Start, StartState
 
 if TYPE_CHECKING:
     from collections.abc import Callable

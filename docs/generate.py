@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import inspect
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 from msgspec.structs import fields
@@ -21,10 +22,12 @@ from cuwheel.facts.arch import Arch, Capability
 from cuwheel.facts.spellings.row import Releases
 from cuwheel.report import catalogue
 from cuwheel.support import codec, finding
-from cuwheel.support.verbs import FAMILIES, OTHER_NAMES, SECTIONS, SHOWN, VERBS, public_names
+from cuwheel.support.extensions import find_word
+from cuwheel.support.verbs import FAMILIES, OTHER_NAMES, SECTIONS, SHOWN, VERBS, Word, public_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from types import ModuleType
 
     from cuwheel.diagnosis.rows import CauseFile
 
@@ -173,6 +176,7 @@ class File(Struct, frozen=True, forbid_unknown_fields=True):
     group: tuple[Group, ...]
 
 
+LAB = cast("Word", find_word("lab"))
 GROUPS = codec.own_table(finding.RULES_FILE, File).group
 
 
@@ -191,7 +195,9 @@ def pages() -> dict[str, str]:
     found["../README.md"] = _readme()
     found["../src/cuwheel/__init__.pyi"] = _stub({**public_names(), "__version__": "cuwheel.version"})
     functions = {name: module for name, module in public_names().items() if module.startswith("cuwheel.api.")}
-    found["../src/cuwheel/api/__init__.pyi"] = _stub(functions) + "toolchains = toolchain_list  # its earlier name\n"
+    found["../src/cuwheel/api/__init__.pyi"] = _stub(functions)
+    found["../lab/src/cuwheel_lab/__init__.pyi"] = _stub({**LAB.public_names(), "__version__": "cuwheel_lab.version"})
+    found["reference/api-lab.md"] = _api_of("lab", LAB)
     found["reference/causes/README.md"] = _causes()
     found |= {f"reference/causes/{id_}.md": _cause(id_, file) for id_, file in knowledge().causes.items()}
     return found
@@ -244,7 +250,8 @@ def _readme() -> str:
     rows = ["| | |", "| --- | --- |"]
     for title, names in SECTIONS.items():
         rows.append(f"| **{title[:1].upper()}{title[1:]}** | |")
-        rows += [f"| `{f'cuwheel {name} {SHOWN[name].takes}'.strip()}` | {SHOWN[name].line} |" for name in names]
+        shown = {name: SHOWN[name] for name in names} | ({"lab": LAB.shown} if title == "more" else {})
+        rows += [f"| `{f'cuwheel {name} {each.takes}'.strip()}` | {each.line} |" for name, each in shown.items()]
     listed = "\n".join((*rows, ""))
     return re.sub(r"\| \| \|\n(\|.*\n)+", lambda _: listed, (DOCS.parent / "README.md").read_text())
 
@@ -272,15 +279,33 @@ def _api() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _api_of(name: str, word: Word) -> str:
+    """The page of another distribution's functions."""
+    package = importlib.import_module(word.package)
+    parts = [
+        f"# The Python API of {word.package}",
+        f"For whoever calls `cuwheel {name}` from a program. It is written from the code, as [cuwheel's](api.md) is.",
+        "## Functions",
+    ]
+    parts += [_function(each.rpartition(".")[2], package) for verb in word.verbs for each in verb.functions]
+    parts.append("## Requests")
+    parts += [_request(getattr(package, verb.request.rpartition(".")[2])) for verb in word.verbs if verb.request]
+    parts += ["## Answers", "What functions return, with the schema of their JSON."]
+    answers = sorted(each.rpartition(".")[2] for verb in word.verbs for each in verb.answers)
+    rows = [f"| `{each}` | {_schema(each, package)} |" for each in answers]
+    parts.append("\n".join(["| name | schema |", "| --- | --- |", *rows]))
+    parts += ["## Other values", "What functions take, and what is found in answers."]
+    parts += [_value(each, package) for each in sorted(each for names in word.names.values() for each in names)]
+    return "\n\n".join(parts) + "\n"
+
+
 def _verbs_of(name: str) -> tuple[str, ...]:
     """The verbs behind a word of `cuwheel --help`."""
-    if name == "inspect":
-        return ("inspect", "kernels", "compare")
     return tuple(each for each in FAMILIES[name].commands.values() if each in VERBS) if name in FAMILIES else (name,)
 
 
-def _function(name: str) -> str:
-    function = getattr(cuwheel, name)
+def _function(name: str, package: ModuleType = cuwheel) -> str:
+    function = getattr(package, name)
     signature = inspect.signature(function)
     asked = getattr(function, "request", None)
     given = [f"request: {asked.__name__}"] if asked else list(_parameters(signature))
@@ -319,8 +344,8 @@ def _request(request: type) -> str:
     return "\n\n".join([f"### {request.__name__}", *told, "\n".join(rows)])
 
 
-def _value(name: str) -> str:
-    kind = getattr(cuwheel, name)
+def _value(name: str, package: ModuleType = cuwheel) -> str:
+    kind = getattr(package, name)
     if inspect.isclass(kind) and issubclass(kind, Struct):
         names = [each.name for each in fields(kind)]
     else:
@@ -330,8 +355,8 @@ def _value(name: str) -> str:
     return "\n\n".join(filter(None, parts))
 
 
-def _schema(name: str) -> str:
-    return f"`{next(each.default for each in fields(getattr(cuwheel, name)) if each.name == 'schema')}`"
+def _schema(name: str, package: ModuleType = cuwheel) -> str:
+    return f"`{next(each.default for each in fields(getattr(package, name)) if each.name == 'schema')}`"
 
 
 def _cell(text: object) -> str:

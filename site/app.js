@@ -185,7 +185,7 @@ async function look() {
   const on = machineWords(profiles.length ? files.length : "");
   const targets = files.map((_, number) => number);
   const commands = [
-    ...(files.length === 2 ? [["compare", ...targets]] : []),
+    ...(files.length === 2 ? [["inspect", targets[0], "--against", targets[1]]] : []),
     ...(on.length ? [["check", ...targets, ...on]] : []),
     ...(files.length === 1 ? [["inspect", 0]] : []),
   ];
@@ -222,9 +222,9 @@ async function lookUp() {
   const version = value("toolkit-asked");
   const number = lookUp.last = (lookUp.last || 0) + 1;
   const { replies } = await ask([
-    ...(version ? [["toolkits", version]] : []),
-    ...(gpu ? [["gpus", gpu]] : []),
-    ...(!gpu && !version ? [["gpus"], ["toolkits"]] : []),
+    ...(version ? [["lookup", "cuda", version]] : []),
+    ...(gpu ? [["lookup", "gpu", gpu]] : []),
+    ...(!gpu && !version ? [["lookup", "gpu"], ["lookup", "cuda"]] : []),
   ]);
   if (number !== lookUp.last) return; // a later one was typed meanwhile
   place.replaceChildren();
@@ -319,7 +319,7 @@ function choose(id, files) {
 }
 
 /* Names of GPUs to choose from, and a second visit without a network. */
-ask([["gpus"]]).then(({ replies: [reply] }) => {
+ask([["lookup", "gpu"]]).then(({ replies: [reply] }) => {
   const rows = JSON.parse(reply.json).gpus || [];
   byId("gpu-names").replaceChildren(...rows.map((each) => element("option", { value: each.name })));
 });

@@ -14,10 +14,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from cuwheel.cli.frame import spelled_command
+from cuwheel.cli.options import described_command
 from cuwheel.cli.parser import help_parser
+from cuwheel.report import schemas
 from cuwheel.report.answer import SCHEMAS
-from cuwheel.support.verbs import FAMILIES, SECTIONS, SHOWN
+from cuwheel.support import extensions
+from cuwheel.support.verbs import SECTIONS, SHOWN, Family, own_word
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -101,24 +103,28 @@ def _verbs(folder: Path) -> None:
             "",
             *(f"- [{each}]({each}.md): {SHOWN[each].line}" for each in verbs),
         ]
-    for verb in SHOWN:
-        family = FAMILIES.get(verb)
-        called = {f"cuwheel {verb} {word}": name for word, name in family.commands.items()} if family else {}
+    listed += [f"- [{name}]({name}.md): {word.shown.line}" for name, word in extensions.all_words().items()]
+    words = {**{verb: own_word(verb) for verb in SHOWN}, **extensions.all_words()}
+    for verb, word in words.items():
+        family = word.shown if isinstance(word.shown, Family) else None
+        called = {f"cuwheel {verb} {second}": name for second, name in family.commands.items()} if family else {}
         parts = []
         for prog, name in (called or {f"cuwheel {verb}": verb}).items():
-            line, command = spelled_command(name, prog)
+            line, command = described_command(word, name)
             parts += [help_parser(prog, line, command, each).format_help() for each in ("", *command.actions)]
         page = f"# cuwheel {verb}\n\n" + "\n".join(f"```text\n{part}```\n" for part in parts)
         (folder / f"{verb}.md").write_text(page)
-    (folder / "index.md").write_text("\n".join(["# Verbs", *listed, "", _toctree(SHOWN)]))
+    (folder / "index.md").write_text("\n".join(["# Verbs", *listed, "", _toctree(words)]))
 
 
 def _schemas(folder: Path) -> None:
     """A page for each kind of JSON that is printed, written or read."""
     folder.mkdir()
-    names = sorted(each.stem for each in SCHEMAS.glob("*.json"))
+    places = [SCHEMAS, *map(schemas.schema_folder, extensions.all_words().values())]
+    files = {each.stem: each for place in places for each in place.glob("*.json")}
+    names = sorted(files)
     for name in names:
-        schema = json.loads((SCHEMAS / f"{name}.json").read_text())
+        schema = json.loads(files[name].read_text())
         (folder / f"{name}.md").write_text(f"# {name}\n\n" + "\n\n".join(_objects(schema)) + "\n")
     listed = "\n".join(f"- [{each}]({each}.md)" for each in names)
     about = "What `--json` prints and what files hold, field by field. The schemas themselves ship in the package."

@@ -24,7 +24,6 @@ from cuwheel.api.reading import plan as plan
 from cuwheel.api.reading import plan_sizes as plan_sizes
 from cuwheel.api.reading import read_list as read_list
 from cuwheel.api.reading import toolkits as toolkits
-from cuwheel.api.running import bench as bench
 from cuwheel.api.running import cluster as cluster
 from cuwheel.api.running import cluster_init as cluster_init
 from cuwheel.api.running import cluster_scheduler as cluster_scheduler
@@ -33,17 +32,12 @@ from cuwheel.api.running import cluster_stop as cluster_stop
 from cuwheel.api.running import cluster_worker as cluster_worker
 from cuwheel.api.running import read_trace as read_trace
 from cuwheel.api.running import record as record
-from cuwheel.api.running import record_matrix as record_matrix
 from cuwheel.api.running import replay as replay
 from cuwheel.api.running import replay_diff as replay_diff
 from cuwheel.api.running import replay_list as replay_list
 from cuwheel.api.running import replay_print as replay_print
 from cuwheel.api.running import save_trace as save_trace
 from cuwheel.api.running import trace as trace
-from cuwheel.api.running import trials as trials
-from cuwheel.api.running import trials_bisect as trials_bisect
-from cuwheel.api.running import trials_report as trials_report
-from cuwheel.api.running import trials_service as trials_service
 from cuwheel.api.wheels import build as build
 from cuwheel.api.wheels import build_editable as build_editable
 from cuwheel.api.wheels import cache as cache
@@ -64,7 +58,6 @@ from cuwheel.api.wheels import verify_pack as verify_pack
 from cuwheel.api.wheels import verify_read as verify_read
 from cuwheel.building.answer import Build as Build
 from cuwheel.building.recording.command import Recorded as Recorded
-from cuwheel.building.recording.matrix import Matrix as Matrix
 from cuwheel.building.recording.replays import Replay as Replay
 from cuwheel.building.recording.shims import RecordOptions as RecordOptions
 from cuwheel.building.request import BuildRequest as BuildRequest
@@ -118,16 +111,9 @@ from cuwheel.machine.fleet import Machine as Machine
 from cuwheel.machine.fleet import Refinement as Refinement
 from cuwheel.machine.profile import MachineProfile as MachineProfile
 from cuwheel.network.cluster_access import Certificates as Certificates
-from cuwheel.proving.measuring.analysis import Trials as Trials
-from cuwheel.proving.measuring.bench import Bench as Bench
-from cuwheel.proving.measuring.bisection import Bisection as Bisection
-from cuwheel.proving.measuring.bisection import Odds as Odds
-from cuwheel.proving.measuring.bisection import Span as Span
-from cuwheel.proving.measuring.service import ServiceChange as ServiceChange
 from cuwheel.proving.on_cluster import Proofs as Proofs
 from cuwheel.proving.outcomes import Verify as Verify
 from cuwheel.proving.proof import Proof as Proof
-from cuwheel.proving.request import BenchRequest as BenchRequest
 from cuwheel.proving.request import FleetRequest as FleetRequest
 from cuwheel.proving.request import PackRequest as PackRequest
 from cuwheel.proving.request import VerifyRequest as VerifyRequest
@@ -152,9 +138,6 @@ __all__ = [
     "AmbiguousNameError",
     "Answer",
     "Arch",
-    "Bench",
-    "BenchRequest",
-    "Bisection",
     "Build",
     "BuildRequest",
     "BuildSettings",
@@ -193,14 +176,12 @@ __all__ = [
     "Machine",
     "MachineProfile",
     "MalformedError",
-    "Matrix",
     "MissingExtraError",
     "NetworkError",
     "NewerSchemaError",
     "NoHostCompilerError",
     "NotInstalledError",
     "NotStartedError",
-    "Odds",
     "PackRequest",
     "Plan",
     "Proof",
@@ -213,17 +194,14 @@ __all__ = [
     "Repair",
     "RepairRequest",
     "Replay",
-    "ServiceChange",
     "Slim",
     "SlimRequest",
-    "Span",
     "ToolError",
     "ToolTimeoutError",
     "Toolchain",
     "ToolchainRequest",
     "Toolkits",
     "Traced",
-    "Trials",
     "UnavailableError",
     "UnknownNameError",
     "UnreadableError",
@@ -234,7 +212,6 @@ __all__ = [
     "VerifyRequest",
     "WorkerOptions",
     "__version__",
-    "bench",
     "build",
     "build_editable",
     "cache",
@@ -270,7 +247,6 @@ __all__ = [
     "read_list",
     "read_trace",
     "record",
-    "record_matrix",
     "repair",
     "replay",
     "replay_diff",
@@ -288,10 +264,6 @@ __all__ = [
     "toolchain_verify",
     "toolkits",
     "trace",
-    "trials",
-    "trials_bisect",
-    "trials_report",
-    "trials_service",
     "verify",
     "verify_fleet",
     "verify_pack",

@@ -294,7 +294,7 @@ def test_two_files_are_compared(page: Chrome, monkeypatch: pytest.MonkeyPatch) -
     _open(page, "files")
     page.find_element(By.ID, "files-chosen").send_keys("\n".join(map(str, files)))
     [answer] = _answers(page, "files")
-    assert _same(answer, _terminal(monkeypatch, "compare", *map(str, files)), *files)
+    assert _same(answer, _terminal(monkeypatch, "inspect", str(files[0]), "--against", str(files[1])), *files)
 
 
 def test_a_pasted_nvidia_smi_names_the_machine(page: Chrome) -> None:

@@ -279,7 +279,7 @@ JOBS = (
         name="trials",
         prepare=lambda folder: (folder / "TRIALS.toml").write_text("command = 'true'\nrepeats = 2\nseed = 1\n"),
         command=lambda folder: (
-            *("trials", "run", str(folder / "TRIALS.toml"), "-o", str(folder / "out")),
+            *("lab", "trials", "run", str(folder / "TRIALS.toml"), "-o", str(folder / "out")),
             *("--resume", "--quiet", "--json"),
         ),
         varies=("out/journal.jsonl", "out/done"),  # times

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cuwheel.building import config, sources
-from cuwheel.building.recording import calls, matrix, reader
+from cuwheel.building.recording import calls, reader
 from cuwheel.delivery import (
     candidates,
     catalogue,
@@ -33,8 +33,6 @@ from cuwheel.facts import toolkits
 from cuwheel.machine import fleet, profile
 from cuwheel.network import addresses, settings
 from cuwheel.proving import proof
-from cuwheel.proving.measuring import analysis, trials_file
-from cuwheel.proving.measuring import journal as trials_journal
 from cuwheel.support import buffer
 from cuwheel.toolchains import archives, driver_stub, lock
 from cuwheel.toolchains.providers import redist
@@ -43,15 +41,16 @@ from cuwheel.tracing import attribution, events, traced
 from cuwheel.wheel import edit, journal, journal_file, metadata, requirements, variant
 from cuwheel.wheel import record as record_file
 from cuwheel.wheel.file import WheelFile
+from cuwheel_lab.measuring import analysis, matrix, trials_file
+from cuwheel_lab.measuring import journal as trials_journal
 from tests.fixtures import manifest, small_wheel
+from tests.fixtures.lab_files import CASE_3, CASE_4
 from tests.fuzz import mutators
 from tests.fuzz.harness import Harness
 from tests.fuzz.readers import READERS
 from tests.unit.building.recording import records
-from tests.unit.building.recording.test_matrix import CASE_4
 from tests.unit.delivery.test_attestations import attestation
 from tests.unit.proving import proofs
-from tests.unit.proving.measuring.test_trials_file import CASE_3
 from tests.unit.toolchains.test_lock import WHOLE
 from tests.unit.tracing import test_attribution, test_workload
 from tests.unit.verdicts.machines import MACHINES

@@ -56,9 +56,9 @@ READERS = {
         _document("fleet", "cuwheel.machine.fleet"),
         _document("config", "cuwheel.building.config", "cuwheel.building.tables"),
         _document("project", "cuwheel.building.sources"),
-        _document("trials", "cuwheel.proving.measuring.trials_file"),
-        _document("trials-journal", "cuwheel.proving.measuring.journal", "cuwheel.proving.measuring.analysis"),
-        _document("matrix", "cuwheel.building.recording.matrix"),
+        _document("trials", "cuwheel_lab.measuring.trials_file"),
+        _document("trials-journal", "cuwheel_lab.measuring.journal", "cuwheel_lab.measuring.analysis"),
+        _document("matrix", "cuwheel_lab.measuring.matrix"),
         _document("proof", "cuwheel.proving.proof"),
         _document(
             "calls",

@@ -94,7 +94,7 @@ def test_trials_go_to_the_gpus_that_their_file_names(
     file.parent.mkdir()
     file.write_text('command = "sh -c \'test $FAKE_CUDA_GPUS = 9.0\'"\non = ["h100", "l40"]\nrepeats = 2\n')
     folder = tmp_path / "journal"
-    main(["trials", "run", str(file), "--cluster", fleet.address, "-o", str(folder), "--json"])
+    main(["lab", "trials", "run", str(file), "--cluster", fleet.address, "-o", str(folder), "--json"])
     said = capsys.readouterr()
     told = json.loads(said.out)
     assert told["groups"], said.err

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.proving.measuring import journal
+from cuwheel_lab.measuring import journal
 from tests.fixtures import manifest, wheels
 from tests.integration import build_world as world
 
@@ -36,7 +36,7 @@ def test_trials_of_many_machines_are_one_journal(tmp_path: Path) -> None:
         'command = "python3 program.py"\nrepeats = 2\n[axes.word]\n'
         'good = { environment = { WORD = "good" } }\nbad = { environment = { WORD = "bad" } }\n'
     )
-    told = here.cuwheel("trials", "run", "TRIALS.toml", "--cluster", "local:2", "--json")
+    told = here.cuwheel("lab", "trials", "run", "TRIALS.toml", "--cluster", "local:2", "--json")
     assert told.status == 1, told.all
     groups = {each["axes"]["word"]: (each["runs"], each["failures"]) for each in json.loads(told.stdout)["groups"]}
     assert groups == {"good": (2, 0), "bad": (2, 2)}
@@ -44,5 +44,7 @@ def test_trials_of_many_machines_are_one_journal(tmp_path: Path) -> None:
     starts = [line.start for line in lines if line.start]
     assert [each.trial for each in starts] == [1, 2, 3, 4]
     assert all(each.host.machine for each in starts)
-    more = here.cuwheel("trials", "run", "TRIALS.toml", "--cluster", "local:2", "--json", "--resume", "--repeats", "3")
+    more = here.cuwheel(
+        "lab", "trials", "run", "TRIALS.toml", "--cluster", "local:2", "--json", "--resume", "--repeats", "3"
+    )
     assert json.loads(more.stdout)["runs"] == 6, more.all

@@ -63,7 +63,7 @@ def test_the_profile_names_nobody(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("variables", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_no_colour_where_nobody_sees_it(variables: dict[str, str]) -> None:
-    assert "\x1b" not in cuwheel("gpus", "h100", **variables).stdout
+    assert "\x1b" not in cuwheel("lookup", "gpu", "h100", **variables).stdout
 
 
 def test_a_reader_that_leaves() -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.support.verbs import VERBS
 from tests.fixtures import compiled
 from tests.fixtures.small_wheel import Wheel
+from tests.fixtures.verbs import CALLED
 
 BIN = Path(__file__).parent.parent / "fixtures" / "bin"
 CUWHEEL = Path(sys.executable).with_name("cuwheel")
@@ -26,7 +26,7 @@ SETTINGS = {
     "utf-8, strict": {"PYTHONIOENCODING": "utf-8:strict"},
     "C locale": {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
 }
-WITH_PAGE = ("inspect", "compare", "check")
+WITH_PAGE = ("inspect", "check")
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +45,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         b"caf\xe9: nvcc fatal   : Unsupported gpu architecture 'compute_50'\n" + b"\xff" * 9
     )
     (folder / "TRIALS.toml").write_text("command = \"sh -c 'echo caf\u00e9; exit 1'\"\nrepeats = 1\n", encoding="utf-8")
+    (folder / "matrix.toml").write_text("command = 'echo caf\u00e9'\naxes = {}\n", encoding="utf-8")
     (folder / "src").mkdir()
     (folder / "src" / "pyproject.toml").write_text('[project]\nname = "x"\nversion = "1"\n')
     compiled.our_own(folder)
@@ -102,8 +103,6 @@ def words_of(verb: str, folder: Path) -> list[str]:
         "doctor": [],
         "cache": [],
         "inspect": [str(folder)],
-        "kernels": [odd],
-        "compare": [odd, "other.so"],
         "check": [odd, wheel, "--on", "h100"],
         "plan": ["--for", "h100", "--cuda", "13.0"],
         "toolchain": ["list"],
@@ -119,13 +118,15 @@ def words_of(verb: str, folder: Path) -> list[str]:
         "ci": ["github", str(folder)],
         "catalogue": ["list", "--on", "h100"],
         "record": ["--", "cc", "-c", f"{ODD}.c"],
-        "replay": ["recorded", "--print"],
+        "record replay": ["recorded", "--print"],
+        "record diff": ["recorded", "--max-runs", "0"],
         "explain": ["build.log"],
-        "bench": ["--at-once", "1", "--seconds", "0.2", "--", "echo", ODD],
-        "trials": ["run", "TRIALS.toml", "-o", f"trials-{ODD}", "--resume"],
+        "lab bench": ["--at-once", "1", "--seconds", "0.2", "--", "echo", ODD],
+        "lab matrix": ["matrix.toml", "--dry-run"],
+        "lab trials": ["run", "TRIALS.toml", "-o", f"trials-{ODD}", "--resume"],
         "cluster": ["init"],
-        "gpus": ["h100"],
-        "toolkits": [],
+        "lookup gpu": ["h100"],
+        "lookup cuda": [],
     }[verb]
 
 
@@ -153,10 +154,10 @@ def wrong_with_output(verb: str, end: Ended, setting: str, page: Path, *, paged:
 def test_output_never_crashes(world: Path, setting: str) -> None:
     """Every verb as on Windows' pipes; elsewhere the one that prints most."""
     rows = []
-    for verb in VERBS if setting == "cp1252" else ["inspect"]:
+    for verb in CALLED if setting == "cp1252" else ["inspect"]:
         page = world / f"{setting}-{verb}-{ODD}.html"
         html = ["--html", str(page)] if verb in WITH_PAGE else []
-        rows.append((verb, page, [verb, *html, *words_of(verb, world)]))
+        rows.append((verb, page, [*verb.split(), *html, *words_of(verb, world)]))
     ends = ended(world, SETTINGS[setting], *(words for _, _, words in rows))
     wrong = [
         f"{verb}: {said}"
@@ -168,8 +169,8 @@ def test_output_never_crashes(world: Path, setting: str) -> None:
 
 @pytest.mark.parametrize("setting", ["C locale", "ascii"])
 def test_json_is_utf8_everywhere(world: Path, setting: str) -> None:
-    every = [verb for verb in VERBS if verb not in ("record", "trace")] if setting == "C locale" else ["inspect"]
-    ends = ended(world, SETTINGS[setting], *([verb, "--json", *words_of(verb, world)] for verb in every))
+    every = [verb for verb in CALLED if verb not in ("record", "trace")] if setting == "C locale" else ["inspect"]
+    ends = ended(world, SETTINGS[setting], *([*verb.split(), "--json", *words_of(verb, world)] for verb in every))
     wrong = [f"{verb}: {said}" for verb, end in zip(every, ends, strict=True) if (said := unsound(end))]
     assert not wrong, "\n".join(wrong)
     for end in ends:
@@ -178,7 +179,7 @@ def test_json_is_utf8_everywhere(world: Path, setting: str) -> None:
 
 
 def test_help_and_complaints_never_crash(tmp_path: Path) -> None:
-    commands: list[list[str]] = [[], ["inspect", "--help"], [ODD], ["inspect", f"/{ODD}"], ["gpus", ODD]]
+    commands: list[list[str]] = [[], ["inspect", "--help"], [ODD], ["inspect", f"/{ODD}"], ["lookup", "gpu", ODD]]
     ends = ended(tmp_path, SETTINGS["ascii"], *commands)
     assert [said for end in ends if (said := unsound(end))] == []
 

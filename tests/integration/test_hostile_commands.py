@@ -41,8 +41,8 @@ def verbs(wheel: str, out: str) -> dict[str, list[str]]:
     folder = str(Path(wheel).parent)
     return {
         "inspect": ["inspect", wheel],
-        "kernels": ["kernels", wheel],
-        "compare": ["compare", wheel, wheel],
+        "kernels": ["inspect", wheel, "--kernels"],
+        "compare": ["inspect", wheel, "--against", wheel],
         "check": ["check", wheel, "--on", "h100"],
         "slim": ["slim", wheel, "--for", "h100", "-o", f"{out}-slim"],
         "graft": ["graft", wheel, wheel, "-o", f"{out}-graft"],
@@ -283,7 +283,11 @@ def test_records(ended: Ended, tmp_path: Path) -> None:
         for file in ("record.json", "events/1.json", "events/2.jsonl", "report.json"):
             (record / file).parent.mkdir(parents=True, exist_ok=True)
             (record / file).write_bytes(data)
-        for words in (["replay", str(record)], ["replay", str(record), "--list"], ["explain", str(record)]):
+        for words in (
+            ["record", "replay", str(record)],
+            ["record", "replay", str(record), "--list"],
+            ["explain", str(record)],
+        ):
             commands.append(words)
             labels.append(f"{' '.join(words[::2])} of {name}")
     ends = ended(commands)

@@ -104,9 +104,9 @@ def test_case_4_nvcc_fails_and_the_build_says_nothing(work: Path) -> None:
         told = windows.cuwheel("explain", windows.named(work / what), "--json", cwd=work)
         assert json.loads(told.stdout)["causes"][0]["id"] == "msvc-not-found", (what, told.stdout, told.stderr)
     assert "hf-secret-value" not in "".join(path.read_text() for path in (work / "rec").glob("*.json*"))
-    again = windows.cuwheel("replay", windows.named(work / "rec") + ":1", cwd=work)
+    again = windows.cuwheel("record", "replay", windows.named(work / "rec") + ":1", cwd=work)
     assert (again.returncode, again.stdout.decode().strip()) == (1, _FATAL), again.stderr
-    shown = windows.cuwheel("replay", windows.named(work / "rec"), "--print", "--shell", "cmd", cwd=work)
+    shown = windows.cuwheel("record", "replay", windows.named(work / "rec"), "--print", "--shell", "cmd", cwd=work)
     assert f'"{nvcc}" --gpu-architecture=sm_89'.encode() in shown.stdout
 
 

@@ -52,18 +52,18 @@ def test_by_hand_it_works_from_the_build_it_does_not(project: Path) -> None:
     assert recorded.status == 7
     assert "the wrong header" in recorded.stderr  # what the build hid
 
-    again = cuwheel("replay", "rec", cwd=project)
+    again = cuwheel("record", "replay", "rec", cwd=project)
     assert again.status == 1
     assert again.stdout == ""
     assert "#error the wrong header" in again.stderr
     assert not (project / "a b.o").exists()
 
-    here = cuwheel("replay", "rec:1", "--here", cwd=project)
+    here = cuwheel("record", "replay", "rec:1", "--here", cwd=project)
     assert here.status == 0, here.stderr
     assert (project / "a b.o").exists()
 
     (project / "a b.o").write_text("the build's")
-    diff = cuwheel("replay", "rec", "--diff", "--json", cwd=project)
+    diff = cuwheel("record", "diff", "rec", "--json", cwd=project)
     assert diff.status == 0, diff.stderr
     answer = json.loads(diff.stdout)
     assert answer["blame"]["verdict"] == "found"
@@ -72,7 +72,7 @@ def test_by_hand_it_works_from_the_build_it_does_not(project: Path) -> None:
     assert {"CPATH", *crowd} <= {each["name"] for each in answer["differences"]["variables"]}
     assert (project / "a b.o").read_text() == "the build's"  # nothing was written over
 
-    inside = cuwheel("replay", "rec", "--diff", cwd=project, CPATH="/usr/include")
+    inside = cuwheel("record", "diff", "rec", cwd=project, CPATH="/usr/include")
     assert f"with {bad} removed from CPATH it works." in " ".join(inside.stdout.split())
 
 
@@ -96,13 +96,13 @@ def test_record_offers_the_comparison_or_makes_it(project: Path) -> None:
 
 def test_the_printed_command_does_the_same(project: Path) -> None:
     cuwheel("record", "-o", "rec", "--", "sh", "build.sh", cwd=project, CPATH=str(project / "bad headers"))
-    printed = cuwheel("replay", "rec:1", "--print", cwd=project).stdout
+    printed = cuwheel("record", "replay", "rec:1", "--print", cwd=project).stdout
     pasted = subprocess.run(["/bin/sh"], input=printed, capture_output=True, text=True, env=PLAIN, check=False)
     assert pasted.returncode == 1
     assert "#error the wrong header" in pasted.stderr
     fine = subprocess.run(
-        ["/bin/sh"], input=cuwheel("replay", "rec:1", "--print", "--here", cwd=project).stdout, env=PLAIN, text=True,
-        check=True,
+        ["/bin/sh"], input=cuwheel("record", "replay", "rec:1", "--print", "--here", cwd=project).stdout, env=PLAIN,
+        text=True, check=True,
     )  # fmt: skip
     assert fine.returncode == 0
     assert (project / "a b.o").exists()
@@ -113,10 +113,12 @@ def test_output_and_status_are_the_calls_own(project: Path) -> None:
     (project / "odd.c").write_bytes(b"int a; /* \xff\x00 */\n\x1b[31m\n")
     direct = subprocess.run(["gcc", "-E", "odd.c"], cwd=project, env=PLAIN, capture_output=True, check=False)
     cuwheel("record", "-o", "rec", "--", "gcc", "-E", "odd.c", cwd=project)
-    again = subprocess.run([CUWHEEL, "replay", "-q", "rec:1"], cwd=project, env=PLAIN, capture_output=True, check=False)
+    again = subprocess.run(
+        [CUWHEEL, "record", "replay", "-q", "rec:1"], cwd=project, env=PLAIN, capture_output=True, check=False
+    )
     assert again.stdout == direct.stdout
     assert again.returncode == direct.returncode
-    told = cuwheel("replay", "rec:1", "--json", "--scratch", cwd=project)
+    told = cuwheel("record", "replay", "rec:1", "--json", "--scratch", cwd=project)
     assert json.loads(told.stdout)["stdout"].startswith("# 0")
 
 
@@ -131,14 +133,14 @@ def compiler(folder: Path, script: str) -> str:
 def test_a_signal_is_told_as_shells_do(tmp_path: Path) -> None:
     path = compiler(tmp_path, "kill -SEGV $$")
     cuwheel("record", "-o", "rec", "--", "sh", "-c", "gcc -c x.c", cwd=tmp_path, PATH=path)
-    assert cuwheel("replay", "rec:1", cwd=tmp_path).status == 128 + 11
+    assert cuwheel("record", "replay", "rec:1", cwd=tmp_path).status == 128 + 11
 
 
 def test_a_call_that_is_different_each_time(tmp_path: Path) -> None:
     """Fails every other time, whatever the environment: no variable is blamed."""
     path = compiler(tmp_path, "if [ -e turn ]; then rm turn; exit 1; else : > turn; fi")
     cuwheel("record", "-o", "rec", "--", "gcc", "-c", "x.c", cwd=tmp_path, PATH=path, LIBRARY_PATH="/a")
-    done = cuwheel("replay", "rec:1", "--diff", "--json", cwd=tmp_path, PATH=path)
+    done = cuwheel("record", "diff", "rec:1", "--json", cwd=tmp_path, PATH=path)
     assert done.status == 1
     blame = json.loads(done.stdout)["blame"]
     assert blame["verdict"] == "flaky"
@@ -149,7 +151,7 @@ def test_a_run_that_hangs_is_ended(tmp_path: Path) -> None:
     path = compiler(tmp_path, '[ -z "$HANGS" ] || sleep 600')
     record = ["record", "-o", "rec", "--", "gcc", "-c", "x.c"]
     cuwheel(*record, cwd=tmp_path, PATH=path)
-    done = cuwheel("replay", "rec:1", "--diff", "--timeout", "0.3", "--json", cwd=tmp_path, PATH=path, HANGS="yes")
+    done = cuwheel("record", "diff", "rec:1", "--timeout", "0.3", "--json", cwd=tmp_path, PATH=path, HANGS="yes")
     blame = json.loads(done.stdout)["blame"]
     assert blame["answer"] == "In here it fails: with HANGS unset it works."
     assert blame["right"]["status"] is None
@@ -159,7 +161,7 @@ def test_another_compiler_is_found_to_be_it(tmp_path: Path) -> None:
     path = compiler(tmp_path, "echo 'x.c:1:1: error: I am old' >&2; exit 1")
     (tmp_path / "x.c").write_text("int x;\n")
     cuwheel("record", "-o", "rec", "--", "gcc", "-c", "x.c", cwd=tmp_path, PATH=path)
-    done = cuwheel("replay", "rec:1", "--diff", cwd=tmp_path)
+    done = cuwheel("record", "diff", "rec:1", cwd=tmp_path)
     assert "/gcc run instead it works." in " ".join(done.stdout.split())
     assert not (tmp_path / "x.o").exists()
 
@@ -171,7 +173,7 @@ def test_response_files_that_are_gone(tmp_path: Path) -> None:
     assert made.status == 0, made.stderr
     (tmp_path / "flags.rsp").unlink()
     (tmp_path / "x.o").unlink()
-    again = cuwheel("replay", "rec:1", cwd=tmp_path)
+    again = cuwheel("record", "replay", "rec:1", cwd=tmp_path)
     assert again.status == 0, again.stderr
     assert "flags.rsp" in again.stderr  # said to come from the record
     assert (tmp_path / "x.o").exists()
@@ -181,10 +183,10 @@ def test_secrets_come_from_here(tmp_path: Path) -> None:
     path = compiler(tmp_path, '[ "$MY_TOKEN" = geheim ]')
     cuwheel("record", "-o", "rec", "--", "gcc", "-c", "x.c", cwd=tmp_path, PATH=path, MY_TOKEN="geheim")  # noqa: S106
     assert "geheim" not in "".join(path.read_text() for path in (tmp_path / "rec").rglob("*") if path.is_file())
-    without = cuwheel("replay", "rec:1", cwd=tmp_path)
+    without = cuwheel("record", "replay", "rec:1", cwd=tmp_path)
     assert without.status == 1
     assert "MY_TOKEN is masked in the record; not set here" in without.stderr
-    assert cuwheel("replay", "rec:1", cwd=tmp_path, MY_TOKEN="geheim").status == 0  # noqa: S106
+    assert cuwheel("record", "replay", "rec:1", cwd=tmp_path, MY_TOKEN="geheim").status == 0  # noqa: S106
 
 
 def test_a_whole_build_again_without_touching_it(tmp_path: Path) -> None:
@@ -253,11 +255,11 @@ def test_a_build_script_that_hides_what_nvcc_says(toolkit: Path, tmp_path: Path)
     assert by_name["NVCC_APPEND_FLAGS"].origin == str(crate / ".cargo" / "config.toml")
 
     number = found.call.number
-    again = cuwheel("replay", f"rec:{number}", cwd=crate, **environ)
+    again = cuwheel("record", "replay", f"rec:{number}", cwd=crate, **environ)
     assert again.status == 1
     assert "Unsupported gpu architecture 'sm_50'" in again.stdout + again.stderr
 
-    diff = cuwheel("replay", f"rec:{number}", "--diff", cwd=crate, **environ)
+    diff = cuwheel("record", "diff", f"rec:{number}", cwd=crate, **environ)
     told = " ".join(diff.stdout.split())
     assert diff.status == 0, diff.stderr
     assert f"In rec:{number} it fails: with NVCC_APPEND_FLAGS unset it works." in told
@@ -274,7 +276,7 @@ def test_two_toolkits(toolkit: Path, tmp_path: Path) -> None:
     (tmp_path / "k.cu").write_text("#if __CUDACC_VER_MINOR__ > 0\n#error too new\n#endif\n__global__ void k() {}\n")
     nvcc = str(newer / "bin" / "nvcc")
     cuwheel("record", "-o", "rec", "--", nvcc, "-ptx", "k.cu", cwd=tmp_path)
-    done = cuwheel("replay", "rec:1", "--diff", "--json", cwd=tmp_path, PATH=f"{toolkit / 'bin'}:{PLAIN['PATH']}")
+    done = cuwheel("record", "diff", "rec:1", "--json", cwd=tmp_path, PATH=f"{toolkit / 'bin'}:{PLAIN['PATH']}")
     answer = json.loads(done.stdout)
     assert [each["kind"] for each in answer["blame"]["culprits"]] == ["program"]
     assert answer["blame"]["culprits"][0]["works"] == str(toolkit / "bin" / "nvcc")

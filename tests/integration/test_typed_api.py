@@ -42,8 +42,6 @@ cuwheel.publish("a.whl", to=3)
 cuwheel.find("torch", budget="2GB")
 cuwheel.install("torch", allow=3)
 cuwheel.catalogue(["torch"], to=3)
-cuwheel.trials("TRIALS.toml", repeats="two")
-cuwheel.bench("work.py:call", at_once=4)
 cuwheel.cluster(3)
 cuwheel.cache(most="5GB")
 cuwheel.ci("jenkins")
@@ -69,15 +67,11 @@ cuwheel.catalogue_list(machines=["h100"])
 cuwheel.ci_check("github")
 cuwheel.ci_matrix(3)
 cuwheel.ci_watch("torch")
-cuwheel.record_matrix("matrix.toml", options={"phases": False})
 cuwheel.replay_print(3)
 cuwheel.replay_list()
 cuwheel.replay_diff("record:3", most="20")
 cuwheel.read_trace(3)
 cuwheel.save_trace(3)
-cuwheel.trials_report(3)
-cuwheel.trials_bisect("TRIALS.toml")
-cuwheel.trials_service(kind="launchd")
 cuwheel.cluster_init(3)
 cuwheel.cluster_scheduler()
 cuwheel.cluster_worker("tls://build01:8786", wish=None)
@@ -95,7 +89,7 @@ def _run(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*map(str, words)], cwd=cwd, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
 
 
-def _mypy(file: Path, python: str | Path, cwd: Path) -> set[int]:
+def checked_by_mypy(file: Path, python: str | Path, cwd: Path) -> set[int]:
     """The lines that it objects to. Started outside of the repository: its configuration is none of a user's."""
     options = (
         "--strict",
@@ -123,7 +117,7 @@ def _pyright(file: Path, python: str | Path, cwd: Path) -> set[int]:
     return {each["range"]["start"]["line"] + 1 for each in told["generalDiagnostics"] if each["severity"] == "error"}
 
 
-_CHECKERS = {"mypy": _mypy, "pyright": _pyright}
+_CHECKERS = {"mypy": checked_by_mypy, "pyright": _pyright}
 
 
 @pytest.mark.parametrize("text", [_USER.read_text(), _MISTAKES], ids=["user", "mistakes"])

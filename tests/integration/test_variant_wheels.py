@@ -52,9 +52,13 @@ def test_reading(variant: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["distribution"]["version"] == "1.0"
     outcomes = [each["outcome"] for each in told(capsys, ["check", variant, "--on", "9.0,8.0"], 1)["verdicts"]]
     assert outcomes == ["native", "fails"]
-    assert {each["arch"] for each in told(capsys, ["kernels", variant])["code"]} == {"sm_75", "sm_90", "sm_100"}
+    assert {each["arch"] for each in told(capsys, ["inspect", variant, "--kernels"])["code"]} == {
+        "sm_75",
+        "sm_90",
+        "sm_100",
+    }
     before = variant.parent / f"pkg-1.0-{TAG}.whl"
-    assert told(capsys, ["compare", before, variant])["architectures"] == {"gained": [], "lost": []}
+    assert told(capsys, ["inspect", before, "--against", variant])["architectures"] == {"gained": [], "lost": []}
 
 
 def test_a_slimmed_variant_is_a_plain_wheel(variant: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -123,14 +123,7 @@ assert_type(cuwheel.install(locked=Path("locks"), no_index=True, find_links=["fi
 assert_type(cuwheel.ci("github", source=Path(), write=False).changed, bool)
 assert_type(cuwheel.catalogue(["torch"], to=Path("catalogue"), budget=10**9).succeeded, bool)
 
-tried = assert_type(cuwheel.trials(Path("TRIALS.toml"), resume=True, only={"start": "cold"}), cuwheel.Trials)
-assert_type(tried.groups[0].interval, tuple[float, float])
-
 assert_type(cuwheel.cluster("tls://build01:8786").workers[0].cores, int)
-
-speed = assert_type(cuwheel.bench("work.py:call", against=["DTYPE=float16"], at_once=[1, 2, 4]), cuwheel.Bench)
-assert_type(speed.levels[0].p99, float)
-assert_type(cuwheel.bench(cuwheel.BenchRequest(["./solver"], by="processes")).line, str)
 
 # The rest of what the verbs can do.
 assert_type(cuwheel.slim_undo(Path(".venv")), cuwheel.Slim)
@@ -151,16 +144,11 @@ assert_type(cuwheel.catalogue_list(on=[h100], refine=cuwheel.Refinement(driver="
 assert_type(cuwheel.ci_check(cuwheel.CiRequest("github")), cuwheel.Ci)
 assert_type(cuwheel.ci_matrix(Path("plan.json"), windows=True), cuwheel.Ci)
 assert_type(cuwheel.ci_watch("torch", built="2.5"), cuwheel.Ci)
-assert_type(cuwheel.record_matrix("matrix.toml", options=cuwheel.RecordOptions(phases=False)), cuwheel.Matrix)
 assert_type(cuwheel.replay_print("record:3"), cuwheel.Replay)
 assert_type(cuwheel.replay_list("record"), cuwheel.Replay)
 assert_type(cuwheel.replay_diff("record:3", "other:3", most=20), cuwheel.Replay)
 assert_type(cuwheel.read_trace(Path("folder")), cuwheel.Traced)
 cuwheel.save_trace(loaded, output=Path("trace.json"))
-assert_type(cuwheel.trials_report(Path("journal")), cuwheel.Trials)
-span = cuwheel.Span(good="1.0", bad="2.0", package="foo")
-assert_type(cuwheel.trials_bisect(Path("TRIALS.toml"), span, odds=cuwheel.Odds(error=0.01)), cuwheel.Bisection)
-assert_type(cuwheel.trials_service(Path("TRIALS.toml"), kind="systemd"), cuwheel.ServiceChange)
 assert_type(cuwheel.cluster_init(), cuwheel.Certificates)
 assert_type(cuwheel.cluster_scheduler("tls://build01:8786"), cuwheel.Cluster)
 assert_type(cuwheel.cluster_worker("tls://build01:8786", cuwheel.WorkerOptions(cores=2)), cuwheel.Cluster)

@@ -8,22 +8,26 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.cli.options import command_of, flat
+from cuwheel.cli.options import flat
 from cuwheel.cli.parser import rows_of
-from cuwheel.support.verbs import FAMILIES, VERBS
+from tests.fixtures.verbs import CALLED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
-PAGES = [*ROOT.glob("docs/*/*.md"), ROOT / "README.md", *ROOT.glob("src/cuwheel/**/*.toml")]
+PAGES = [
+    *ROOT.glob("docs/*/*.md"),
+    *(ROOT / each for each in ("README.md", "lab/README.md")),
+    *ROOT.glob("src/cuwheel/**/*.toml"),
+]
 # What others run without reading it: written workflows, the action, the demo, the examples' own workflows.
 SCRIPTS = [
     *ROOT.glob("src/cuwheel/**/*.j2"),
     *(ROOT / each for each in ("action.yml", "demo/demo.sh", ".pre-commit-hooks.yaml")),
     *(each for each in sorted(ROOT.glob("examples/**/*")) if each.suffix in (".yml", ".yaml", ".md", ".toml", ".py")),
 ]
-MODULES = sorted(ROOT.glob("src/cuwheel/**/*.py"))
+MODULES = sorted((*ROOT.glob("src/cuwheel/**/*.py"), *ROOT.glob("lab/src/**/*.py")))
 # `cuwheel VERB …` up to where a sentence, a quotation or a command ends.
 COMMAND = re.compile(r"(?<![\w/.-])cuwheel ([a-z]+)((?: (?!cuwheel )[^\s`;|&()#]+)*)")
 OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z0-9-]*)")
@@ -36,8 +40,8 @@ FOREIGN = {
 
 
 @cache
-def options(verb: str) -> frozenset[str]:
-    rows = flat(rows_of(command_of(verb)))
+def options(called: str) -> frozenset[str]:
+    rows = flat(rows_of(CALLED[called].command))
     return frozenset(each for row in rows for each in row.flags) | {"--help"}
 
 
@@ -57,14 +61,13 @@ def texts(path: Path) -> Iterator[str]:
 def strangers(text: str) -> Iterator[str]:
     for verb, rest in COMMAND.findall(text):
         first = next(iter(rest.split()), "")
-        if verb in FAMILIES and first in FAMILIES[verb].commands:
-            verb = FAMILIES[verb].commands[first]  # noqa: PLW2901 - `record diff` is a command of its own
-        if verb not in VERBS:
+        called = f"{verb} {first}" if f"{verb} {first}" in CALLED else verb
+        if called not in CALLED:
             continue  # prose: "cuwheel is …"
-        words = rest.split(" -- ")[0] if verb in ("record", "trace", "bench") else rest
+        words = rest.split(" -- ")[0] if called in ("record", "trace", "lab bench") else rest
         for option in OPTION.findall(words):
-            if option not in options(verb):
-                yield f"cuwheel {verb} {option}"
+            if option not in options(called):
+                yield f"cuwheel {called} {option}"
 
 
 def test_commands_name_options_of_their_verb() -> None:
@@ -85,8 +88,8 @@ def hints(path: Path) -> Iterator[str]:
 
 
 def test_hints_name_options_that_some_verb_has() -> None:
-    known = {option for verb in VERBS for option in options(verb)} | FOREIGN
-    where = [path for path in MODULES if path.parent.name not in ("cli", "recording")]
+    known = {option for called in CALLED for option in options(called)} | FOREIGN
+    where = [path for path in MODULES if path.parent.name not in ("cli", "recording") and path.stem != "cli"]
     texts_of = {path: [text for text in hints(path) if " " in text] for path in where}
     named = {(path.name, each) for path, found in texts_of.items() for text in found for each in OPTION.findall(text)}
     assert sorted(each for each in named if each[1] not in known) == []

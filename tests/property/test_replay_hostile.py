@@ -11,10 +11,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from cuwheel.building.recording import calls, matrix
+from cuwheel.building.recording import calls
 from cuwheel.cli import main
 from cuwheel.errors import ConfigurationError, CuwheelError
 from cuwheel.support import process
+from cuwheel_lab.measuring import matrix
 
 TEXT = st.text(max_size=12) | st.sampled_from(
     [
@@ -93,11 +94,11 @@ def test_any_record_is_answered(events: list[dict[str, object]], environ: dict[s
         (folder / calls.ENVIRONMENT_FILE).write_text(json.dumps(environ))
         (folder / calls.CALLS_FILE).write_text("".join(json.dumps(event) + "\n" for event in events))
         for words in (
-            ["replay", f"{folder}", "--list", "--json"], ["replay", f"{folder}:1", "--print"],
-            ["replay", f"{folder}:1"], ["replay", f"{folder}:1", "--json", "--scratch"],
-            ["replay", f"{folder}:1", "--here", "--json"],
-            ["replay", f"{folder}:1", "--diff", ":2", "--max-runs", "0"], ["replay", f"{folder}:1", "--diff"],
-            ["replay", f"{folder}:1", "--print", "--shell", "cmd"], ["explain", str(folder)],
+            ["record", "replay", f"{folder}", "--list", "--json"], ["record", "replay", f"{folder}:1", "--print"],
+            ["record", "replay", f"{folder}:1"], ["record", "replay", f"{folder}:1", "--json", "--scratch"],
+            ["record", "replay", f"{folder}:1", "--here", "--json"],
+            ["record", "diff", f"{folder}:1", ":2", "--max-runs", "0"], ["record", "diff", f"{folder}:1"],
+            ["record", "replay", f"{folder}:1", "--print", "--shell", "cmd"], ["explain", str(folder)],
             ["explain", str(folder), "--report", str(folder / "x.md"), "--json"],
         ):  # fmt: skip
             assert main(words) in {0, 1, 2, 4, 5, 6, 7, 99}, words

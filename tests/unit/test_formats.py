@@ -13,9 +13,9 @@ from cuwheel.building.recording import reader
 from cuwheel.cli import main
 from cuwheel.delivery import lock_files
 from cuwheel.device_code import wheel_facts
-from cuwheel.proving.measuring import bench
 from cuwheel.toolchains.lock import read_lock
 from cuwheel.wheel import journal_file
+from cuwheel_lab.measuring import bench
 
 _VERSIONS = sorted(path for path in (Path(__file__).parents[1] / "fixtures" / "formats").iterdir() if path.is_dir())
 

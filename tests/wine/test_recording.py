@@ -41,7 +41,7 @@ def test_a_matrix_of_two_toolkits(place: Path) -> None:
     (source / "src" / "a b.cu").write_text("")
     rows = ", ".join(f"'{on_c(place / each)}'" for each in ("v13.0", "v12.8"))
     (source / "matrix.toml").write_text(f"command = '''nvcc -c \"src\\a b.cu\"'''\n[axes]\ntoolkit = [{rows}]\n")
-    done = windows.cuwheel("record", "matrix", "matrix.toml", "-o", "out", "--json", cwd=source)
+    done = windows.cuwheel("lab", "matrix", "matrix.toml", "-o", "out", "--json", cwd=source)
     told = done.stderr.decode(errors="replace")
     assert done.stdout, told
     answer = json.loads(done.stdout.decode("utf-8"))

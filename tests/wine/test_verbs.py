@@ -78,7 +78,7 @@ def test_a_library_of_a_server(library: str, share: str) -> None:
 def test_kernel_names_are_those_of_the_source(place: Path) -> None:
     """By a package: Windows itself has nothing that reads them."""
     library = on_c(Path(shutil.copy(FIXTURES / "names-130.so", place / "names.so")))
-    names = [each for code in answer("kernels", library)["code"] for each in code["kernels"]]
+    names = [each for code in answer("inspect", library, "--kernels")["code"] for each in code["kernels"]]
     assert all("(" in each["demangled"] for each in names if each["name"].startswith("_Z"))
     assert any(each["name"].startswith("_Z") for each in names)
 
@@ -99,9 +99,9 @@ def test_a_file_that_stays_in_use(library: str, place: Path) -> None:
 
 
 def test_kernels_and_compare(library: str, place: Path) -> None:
-    assert "1 kernel in all" in said("kernels", library)
+    assert "1 kernel in all" in said("inspect", library, "--kernels")
     other = on_c(Path(shutil.copy(FIXTURES / "plain-130.so", place / "b.so")))
-    assert "device code sm_90" in said("compare", library, other)
+    assert "device code sm_90" in said("inspect", library, "--against", other)
 
 
 def test_check_knows_the_floors_of_windows(library: str) -> None:
@@ -113,8 +113,8 @@ def test_check_knows_the_floors_of_windows(library: str) -> None:
 def test_plan_gpus_and_toolkits() -> None:
     (job,) = answer("plan", "--for", "RTX 4090,H100", "--cuda", "13.0")["jobs"]
     assert job["archs"] == ["sm_89", "sm_90"]
-    assert "8.9" in said("gpus", "RTX 4090")
-    assert "580.88" in said("toolkits", "13.0")
+    assert "8.9" in said("lookup", "gpu", "RTX 4090")
+    assert "580.88" in said("lookup", "cuda", "13.0")
 
 
 def test_explain(place: Path) -> None:

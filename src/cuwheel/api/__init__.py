@@ -15,7 +15,6 @@ __all__ = list(_MODULES)
 
 
 def __getattr__(name: str) -> object:
-    name = "toolchain_list" if name == "toolchains" else name  # its earlier name
     if name not in _MODULES:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)

@@ -24,7 +24,6 @@ from cuwheel.api.reading import plan as plan
 from cuwheel.api.reading import plan_sizes as plan_sizes
 from cuwheel.api.reading import read_list as read_list
 from cuwheel.api.reading import toolkits as toolkits
-from cuwheel.api.running import bench as bench
 from cuwheel.api.running import cluster as cluster
 from cuwheel.api.running import cluster_init as cluster_init
 from cuwheel.api.running import cluster_scheduler as cluster_scheduler
@@ -33,17 +32,12 @@ from cuwheel.api.running import cluster_stop as cluster_stop
 from cuwheel.api.running import cluster_worker as cluster_worker
 from cuwheel.api.running import read_trace as read_trace
 from cuwheel.api.running import record as record
-from cuwheel.api.running import record_matrix as record_matrix
 from cuwheel.api.running import replay as replay
 from cuwheel.api.running import replay_diff as replay_diff
 from cuwheel.api.running import replay_list as replay_list
 from cuwheel.api.running import replay_print as replay_print
 from cuwheel.api.running import save_trace as save_trace
 from cuwheel.api.running import trace as trace
-from cuwheel.api.running import trials as trials
-from cuwheel.api.running import trials_bisect as trials_bisect
-from cuwheel.api.running import trials_report as trials_report
-from cuwheel.api.running import trials_service as trials_service
 from cuwheel.api.wheels import build as build
 from cuwheel.api.wheels import build_editable as build_editable
 from cuwheel.api.wheels import cache as cache
@@ -64,7 +58,6 @@ from cuwheel.api.wheels import verify_pack as verify_pack
 from cuwheel.api.wheels import verify_read as verify_read
 
 __all__ = [
-    "bench",
     "build",
     "build_editable",
     "cache",
@@ -100,7 +93,6 @@ __all__ = [
     "read_list",
     "read_trace",
     "record",
-    "record_matrix",
     "repair",
     "replay",
     "replay_diff",
@@ -118,13 +110,8 @@ __all__ = [
     "toolchain_verify",
     "toolkits",
     "trace",
-    "trials",
-    "trials_bisect",
-    "trials_report",
-    "trials_service",
     "verify",
     "verify_fleet",
     "verify_pack",
     "verify_read",
 ]
-toolchains = toolchain_list  # its earlier name

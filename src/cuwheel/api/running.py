@@ -1,27 +1,18 @@
-"""The verbs that run programs: recorded, traced, again and again, measured, on the workers of a cluster."""
+"""The verbs that run programs: recorded, traced, on the workers of a cluster."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.proving.request import BenchRequest
-from cuwheel.support.request_fields import takes_request
-
 if TYPE_CHECKING:
     from cuwheel.building.recording.command import Recorded
-    from cuwheel.building.recording.matrix import Matrix
     from cuwheel.building.recording.replays import Replay
     from cuwheel.building.recording.shims import RecordOptions
     from cuwheel.clusters.roster import Cluster
     from cuwheel.clusters.service import WorkerOptions
     from cuwheel.network.cluster_access import Certificates
-    from cuwheel.proving.measuring.analysis import Trials
-    from cuwheel.proving.measuring.bench import Bench
-    from cuwheel.proving.measuring.bisection import Bisection, Odds, Span
-    from cuwheel.proving.measuring.service import ServiceChange, ServiceKind
     from cuwheel.support.quoting import Shell
     from cuwheel.tracing.traced import Traced
 
@@ -61,41 +52,6 @@ def record(
     answer = replace(answer, written=tuple(stage.write_exports(ended.record, trace, compile_commands)))
     folder = Path(ended.record.folder)
     return report.save(stage.with_comparison(answer, folder) if diff else answer, folder)
-
-
-def record_matrix(
-    file: str | Path,
-    *,
-    output: Path | None = None,
-    resume: bool = False,
-    dry_run: bool = False,
-    options: RecordOptions | None = None,
-    diff: bool = False,
-) -> Matrix:
-    """Run every configuration of a matrix, each recorded into its own folder below `output` (`cuwheel-matrix`).
-
-    What fails does not stop the rest. `resume`: what an earlier run finished, with the same settings, is taken over.
-    `diff`: calls that failed are compared with those of the nearest configuration that works (see `replay_diff`).
-    """
-    from cuwheel.building.recording import matrix
-    from cuwheel.diagnosis import failures
-    from cuwheel.report import matrix as report
-    from cuwheel.support import files
-
-    plan = matrix.load_matrix(Path(file))
-    folder = files.absolute(output or Path("cuwheel-matrix"))
-    answer = matrix.planned_matrix(plan, str(file), folder)
-    if dry_run:
-        return answer
-    answer = matrix.with_earlier_runs(answer, plan, resume=resume)
-    report.save(answer)
-    for index, run in matrix.run_matrix(plan, folder, matrix.finished_runs(answer), os.environ, options):
-        answer = matrix.with_run(answer, index, run, *failures.causes(run))
-        report.save(answer)
-    if diff:
-        answer = matrix.with_comparisons(answer)
-        report.save(answer)
-    return answer
 
 
 def replay(
@@ -192,89 +148,6 @@ def save_trace(answer: Traced, *, output: Path | None = None, timeline: Path | N
         files.write(output, answer.to_json())
     if timeline:
         files.write(timeline, report.timeline_json(answer))
-
-
-def trials(
-    file: Path,
-    *,
-    output: Path | None = None,
-    resume: bool = False,
-    repeats: int | None = None,
-    only: Mapping[str, str] | None = None,
-    dry_run: bool = False,
-    cluster: str | None = None,
-) -> Trials:
-    """Run the trials of a TRIALS.toml, each on disk before it begins, and say what they tell.
-
-    `output`: the folder of the journal. `resume`: go on where an earlier run ended, however it did. `only`: axis →
-    value, of the conditions to run. `repeats`: in place of the file's. `cluster`: whose workers run them.
-    """
-    from cuwheel.proving.measuring import analysis, campaign, trials_file
-
-    plan = trials_file.load_trials(file)
-    folder = campaign.folder_of(file, output)
-    if dry_run:
-        return analysis.planned_trials(plan, folder)
-    options = campaign.CampaignOptions(resume=resume, repeats=repeats, only=dict(only or {}))
-    if cluster:
-        from cuwheel.proving.measuring import on_cluster
-
-        on_cluster.run_on_cluster(plan, folder, options, cluster)
-    else:
-        campaign.run_trials(plan, folder, options)
-    return analysis.analyse(folder)
-
-
-def trials_report(folder: Path) -> Trials:
-    """Read what the journal in a folder tells, whether its trials have ended or not."""
-    from cuwheel.proving.measuring import analysis
-
-    return analysis.analyse(folder)
-
-
-def trials_bisect(
-    file: Path,
-    span: Span,
-    *,
-    odds: Odds | None = None,
-    output: Path | None = None,
-    resume: bool = False,
-    only: Mapping[str, str] | None = None,
-) -> Bisection:
-    """Find the first version of a package, or commit of a source, with which the trials of a file fail."""
-    from cuwheel.delivery import candidates
-    from cuwheel.proving.measuring import bisection, campaign, trials_file
-    from cuwheel.support import files
-
-    plan = trials_file.load_trials(file)
-    folder = files.absolute(output or files.absolute(file).parent / "cuwheel-bisect")
-    options = campaign.CampaignOptions(resume=resume, only=dict(only or {}))
-    return bisection.run_bisection(plan, folder, options, span, odds or bisection.Odds(), candidates.releases_of)
-
-
-def trials_service(
-    file: Path,
-    *,
-    output: Path | None = None,
-    kind: ServiceKind | None = None,
-    remove: bool = False,
-    dry_run: bool = False,
-) -> ServiceChange:
-    """Write, or remove, what resumes the trials of a file after each start of the machine, until they are done."""
-    from cuwheel.proving.measuring import campaign, service, trials_file
-    from cuwheel.support import files
-
-    trials_file.load_trials(file)
-    folder = campaign.folder_of(file, output)
-    return service.change_service(files.absolute(file), folder, kind, remove=remove, dry_run=dry_run)
-
-
-@takes_request(BenchRequest)
-def bench(request: BenchRequest) -> Bench:
-    """Call a function or a command under several at once, by itself or by turns with another side."""
-    from cuwheel.proving.measuring import bench as stage
-
-    return stage.measure(request)
 
 
 def cluster(address: str, *, certificate: Path | None = None) -> Cluster:

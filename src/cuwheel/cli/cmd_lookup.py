@@ -21,10 +21,10 @@ def _gpus(args: Namespace) -> Answer:
 
 GPUS = Command(
     """\
-  cuwheel gpus                       all GPUs
-  cuwheel gpus 'rtx 5060 ti' h100    these two
-  cuwheel gpus 9.0                   of one capability (90, sm_90, 90a)
-  cuwheel gpus jetson                all whose name contains it""",
+  cuwheel lookup gpu                       all GPUs
+  cuwheel lookup gpu 'rtx 5060 ti' h100    these two
+  cuwheel lookup gpu 9.0                   of one capability (90, sm_90, 90a)
+  cuwheel lookup gpu jetson                all whose name contains it""",
     (Option("[NAME...]", "the name of a GPU or part of it, or a capability"),),
     _gpus,
 )
@@ -38,9 +38,9 @@ def _toolkits(args: Namespace) -> Answer:
 
 TOOLKITS = Command(
     """\
-  cuwheel toolkits                   all versions
-  cuwheel toolkits 12.8              one (12.8.1, cu128; or 13: its newest)
-  cuwheel toolkits --compiles 100f   that compile for it, or for a GPU""",
+  cuwheel lookup cuda                   all versions
+  cuwheel lookup cuda 12.8              one (12.8.1, cu128; or 13: its newest)
+  cuwheel lookup cuda --compiles 100f   that compile for it, or for a GPU""",
     (
         Option("[VERSION...]", "a CUDA version"),
         Option("--compiles TARGET", "only those that compile for this architecture, capability or GPU", values.gpu),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import places, values
-from cuwheel.cli.options import Command, Conflict, Option, group
+from cuwheel.cli.options import Command, Option, group
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,10 +18,8 @@ _RUNS = 60
 _OUTPUT = Option("-o --output FOLDER", "where to write the record (cuwheel-record, or -2, …)", places.new_folder)
 _DIFF = Option(
     "--diff",
-    "if a compiler call fails, find out why, as `record diff` does: run it again with what differs from this shell (or "
-    "from the nearest configuration that works)",
+    "if a compiler call fails, find out why, as `record diff` does: run it again with what differs from this shell",
 )
-_MASKED = "secrets are always masked; in Python, RecordOptions(masked=False) does not"
 
 
 def _refuse(args: Namespace) -> Iterator[UsageError]:
@@ -51,11 +49,10 @@ RECORD = Command(
   cuwheel record -o before -- cmake --build build
   cuwheel record --trace build.trace.json -- python -m build
   cuwheel record --diff -- make               and why a call fails there alone
-  cuwheel record matrix matrix.toml           each configuration, a table
   cuwheel record replay cuwheel-record        the first call that failed, again
   cuwheel record diff cuwheel-record          why it works in this shell
 
-A program called run, replay, diff or matrix is recorded with -- before it.
+A program called run, replay or diff is recorded with -- before it.
 
 The command runs as it would by itself, with its own input, output and exit
 status. The report goes to stderr, and in full to report.json in the record.
@@ -82,45 +79,6 @@ exit status: the command's own; 128+n if signal n ended it""",
     _record,
     refuse=_refuse,
     usage="cuwheel record [options] -- COMMAND ...",
-    gone={
-        "--resume": "cuwheel record matrix FILE --resume",
-        "--dry-run": "cuwheel record matrix FILE --dry-run",
-    },
-    dropped={
-        "--no-mask": _MASKED,
-        "--no-phases": "nvcc always times its inner programs; in Python, RecordOptions(phases=False) does not",
-    },
-)
-
-
-def _matrix(args: Namespace) -> Answer:
-    from cuwheel import api
-
-    return api.record_matrix(args.matrix, output=args.output, resume=args.resume, dry_run=args.dry_run, diff=args.diff)
-
-
-RECORD_MATRIX = Command(
-    """\
-  cuwheel record matrix matrix.toml --dry-run    list the configurations
-  cuwheel record matrix matrix.toml              run and record each
-  cuwheel record matrix matrix.toml --resume     go on after a break
-
-A matrix.toml has command = "cargo build {profile}", a table [axes] with lines
-such as toolkit = ["12.8", "13.0"], and [axes.profile] release = "--release".""",
-    (
-        Option("FILE", "the matrix", places.file, field="matrix"),
-        _OUTPUT,
-        Option("--resume", "keep what an earlier run of the matrix finished"),
-        Option("--dry-run", "list the configurations of the matrix"),
-        _DIFF,
-    ),
-    _matrix,
-    conflicts=(Conflict(("--diff", "--dry-run"), "--diff runs calls, and --dry-run runs nothing: choose one"),),
-    dropped={
-        "--no-mask": _MASKED,
-        "--way": "compilers are seen as record sees them by itself; in Python, RecordOptions(way=…) chooses",
-    },
-    line="record each configuration of a matrix, and compare how they ended",
 )
 
 
@@ -169,11 +127,11 @@ def _replay(args: Namespace) -> Answer:
 
 REPLAY = Command(
     """\
-  cuwheel replay cuwheel-record               the first call that failed
-  cuwheel replay cuwheel-record:7             call 7
-  cuwheel replay cuwheel-record:7 --here      the same call in this shell
-  cuwheel replay cuwheel-record:7 --print     the command, to paste
-  cuwheel replay cuwheel-record --list        all calls
+  cuwheel record replay cuwheel-record               the first call that failed
+  cuwheel record replay cuwheel-record:7             call 7
+  cuwheel record replay cuwheel-record:7 --here      the same call in this shell
+  cuwheel record replay cuwheel-record:7 --print     the command, to paste
+  cuwheel record replay cuwheel-record --list        all calls
   cuwheel record diff cuwheel-record:7               why it works in this shell
 
 exit status: the call's own""",
@@ -202,11 +160,6 @@ exit status: the call's own""",
     ),
     _replay,
     ways=("--list", "--print", "running it"),
-    gone={
-        "--max-runs": "cuwheel record diff --max-runs",
-        "--no-runs": "cuwheel record diff --max-runs 0",
-        "--timeout": "cuwheel record diff --timeout",
-    },
 )
 
 RECORD_DIFF = Command(
@@ -222,6 +175,5 @@ exit status: 0 if the cause was found""",
         *_SEARCH,
     ),
     _diff,
-    gone={"--no-runs": "--max-runs 0"},
     line="find what makes a recorded call fail only there: variables, options, files",
 )

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import shtab
 
-from cuwheel.cli.options import command_of, flat
+from cuwheel.cli.options import command_of, described_command, flat
 from cuwheel.cli.parser import action_of, add_rows, rows_of
 from cuwheel.errors import UsageError
-from cuwheel.support.verbs import FAMILIES, SHOWN, VERBS
+from cuwheel.support import extensions
+from cuwheel.support.verbs import SHOWN, Family, own_word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,24 +43,30 @@ def completion_script(words: Sequence[str]) -> str:
     parser = argparse.ArgumentParser(prog="cuwheel")
     parser.add_argument("--version", action="store_true", help="print the version")
     verbs = parser.add_subparsers(dest="verb")
-    for name, each in SHOWN.items():
-        verb = verbs.add_parser(name, help=each.line)
-        command = command_of(name) if name in VERBS else None
-        if command and command.actions:
-            own = {word: action_of(f"cuwheel {name}", command, word) for word in command.actions}
-            lines = command.actions
-        elif name in FAMILIES:
-            own = {word: command_of(other) for word, other in FAMILIES[name].commands.items()}
-            lines = {word: own[word].line or VERBS[other].line for word, other in FAMILIES[name].commands.items()}
-            if command:  # `record` by itself: its options; the words of a build come behind `--`
-                _add_completed(verb, command._replace(options=tuple(row for row in flat(command.options) if row.flags)))
-        else:
-            _add_completed(verb, command_of(name))
+    words_shown = {**{name: own_word(name) for name in SHOWN}, **extensions.all_words()}
+    for name, word in words_shown.items():
+        verb = verbs.add_parser(name, help=word.shown.line)
+        command = command_of(name, word.package) if name in word.rows else None
+        commands = word.shown.commands if isinstance(word.shown, Family) else {}
+        if not commands and command:
+            _add_command(verb, f"cuwheel {name}", command)
             continue
-        actions = verb.add_subparsers(dest="action")
-        for word, each_command in own.items():
-            _add_completed(actions.add_parser(word, help=lines[word]), each_command)
+        if command:  # `record` by itself: its options; the words of a build come behind `--`
+            _add_completed(verb, command._replace(options=tuple(row for row in flat(command.options) if row.flags)))
+        seconds = verb.add_subparsers(dest="action")
+        for second, other in commands.items():
+            line, each = described_command(word, other)
+            _add_command(seconds.add_parser(second, help=line), f"cuwheel {name} {second}", each)
     return str(shtab.complete(parser, shell=words[0]))
+
+
+def _add_command(parser: argparse.ArgumentParser, prog: str, command: Command) -> None:
+    if not command.actions:
+        _add_completed(parser, command)
+        return
+    actions = parser.add_subparsers(dest="action")
+    for action, line in command.actions.items():
+        _add_completed(actions.add_parser(action, help=line), action_of(prog, command, action))
 
 
 def _add_completed(parser: argparse.ArgumentParser, command: Command) -> None:

@@ -9,8 +9,8 @@ import sys
 import typing
 from typing import TYPE_CHECKING
 
-from cuwheel.errors import EXIT_NO, EXIT_OK, UsageError
-from cuwheel.support.verbs import FAMILIES, OF_INSPECT, SECTIONS, SHOWN, VERBS
+from cuwheel.errors import EXIT_NO, EXIT_OK, CuwheelError, MissingExtraError, UsageError
+from cuwheel.support.verbs import OFFERED, SECTIONS, SHOWN, Family, Word, own_word
 
 if TYPE_CHECKING:
     import argparse
@@ -38,22 +38,19 @@ _EPILOGUE = """\
 completes them in this shell (or zsh, tcsh, fish, powershell)."""
 
 
-_SEARCH = ("--directory", "--max-runs", "--timeout")
-
-
 def run(words: Sequence[str]) -> int:
     if words[:1] == ["help"] and words[1:] and words[1] != "help":  # `cuwheel help check` is `cuwheel check --help`
         words = [*words[1:], "--help"]
     if not words or words[0] in ("-h", "--help", "help"):
         sys.stdout.write(_overview())
         return EXIT_OK
-    if words[0] in FAMILIES and words[0] not in VERBS and words[1:2] in (["-h"], ["--help"]):
-        sys.stdout.write(_family_help(words[0]))
-        return EXIT_OK
     if words[0] == "completion":
         from cuwheel.cli import completion
 
         sys.stdout.write(completion.completion_script(words[1:]))
+        return EXIT_OK
+    if words[1:2] in (["-h"], ["--help"]) and (about := _family_help(words[0])):
+        sys.stdout.write(about)
         return EXIT_OK
     if {"-h", "--help"}.isdisjoint(words):  # before the options: what checks some of them imports it too
         _import_msgspec()
@@ -93,63 +90,46 @@ def _import_msgspec() -> None:
         del sys.modules["typing_extensions"]
 
 
-def _in_words_of_today(words: Sequence[str]) -> Sequence[str]:
-    """`kernels`, `compare`, `replay --diff` and `record --matrix`: what says the same now.
+def find_word(name: str) -> Word:
+    """The verb of that name, of cuwheel or of another distribution that is installed."""
+    if name in SHOWN:
+        return own_word(name)
+    if name.startswith("-"):
+        raise UsageError(f"options must come after the verb: {name}", hint="cuwheel --help")
+    from cuwheel.support import extensions
 
-    A bare `--kernels` comes last: what stands behind it would be taken for a name.
-    """
-    verb, *rest = words[1:] if words[:2] == ["record", "replay"] else words
-    own = rest[: rest.index("--")] if "--" in rest else rest
-    flag = {"replay": "--diff", "record": "--matrix", **OF_INSPECT}.get(verb, "")
-    given = next((word for word in own if word.partition("=")[0] == flag), "")
-    if not flag or not (given or verb in OF_INSPECT):
-        return words
-    operands: list[str] = []
-    options: list[str] = []
-    for before, word in zip(["", *own], own, strict=False):
-        in_order = word.startswith("-") or before in (
-            "-o",
-            "--output",
-            "--env",
-            "--html",
-            "--way",
-            *_SEARCH,
-        )
-        (options if in_order else operands).append(word)
-    if given:
-        value = given.partition("=")[2]
-        options.remove(given)
-        operands += [value] if value else []
-    if verb in ("record", "replay"):
-        return ["record", "matrix" if verb == "record" else "diff", *operands, *options, *rest[len(own) :]]
-    if {"-h", "--help"} & set(options):
-        return ["inspect", *own]
-    named = [flag, *operands[1:]] if verb == "compare" else [f"{flag}={operands[1]}" if operands[1:] else flag]
-    return ["inspect", *operands[:1], *options, *named, *operands[2:]]
+    if word := extensions.find_word(name):
+        return word
+    if name in OFFERED:
+        distribution, extra = OFFERED[name]
+        raise MissingExtraError([distribution], f"cuwheel {name}", extra)
+    from cuwheel.support import wording
+
+    near = wording.nearest_name(name, (*SHOWN, *extensions.words(), *OFFERED, "completion", "help"))
+    hint = f"did you mean 'cuwheel {near}'?" if near else "cuwheel --help lists the verbs"
+    raise UsageError(f"unknown verb {name!r}", hint=hint)
 
 
 def understood(words: Sequence[str]) -> tuple[Command, argparse.Namespace]:
     """The command that is meant and its options."""
     from cuwheel.cli import parser
-    from cuwheel.cli.options import command_of
+    from cuwheel.cli.options import described_command
 
-    name, prog, rest = _named(_in_words_of_today(words))
-    line, shown = spelled_command(name, prog)
-    return command_of(name), parser.parse(prog, line, shown, rest)
+    word, name, prog, rest = _named(words)
+    line, command = described_command(word, name)
+    return command, parser.parse(prog, line, command, rest)
 
 
-def _named(words: Sequence[str]) -> tuple[str, str, Sequence[str]]:
-    """The command's name, the words that lead to it, and those behind them."""
+def _named(words: Sequence[str]) -> tuple[Word, str, str, Sequence[str]]:
+    """The word that is meant, its command's name, the words that lead to it, and those behind them."""
     first, second = words[0], words[1] if len(words) > 1 else ""
-    family = FAMILIES.get(first)
-    if family and second in family.commands:
-        return family.commands[second], f"cuwheel {first} {second}", words[2:]
-    if first in VERBS:
-        return first, f"cuwheel {first}", words[1:]
-    if family:
-        choices = " or ".join(family.commands)
-        raise UsageError(f"{first} needs {choices}", hint=f"cuwheel {first} --help")
-    raise _unknown_verb(first)
+    word = find_word(first)
+    commands = word.shown.commands if isinstance(word.shown, Family) else {}
+    if second in commands:
+        return word, commands[second], f"cuwheel {first} {second}", words[2:]
+    if first in word.rows:  # `record` too, though commands may stand behind it
+        return word, first, f"cuwheel {first}", words[1:]
+    raise UsageError(f"{first} needs {' or '.join(commands)}", hint=f"cuwheel {first} --help")
 
 
 def wants_json(words: Sequence[str]) -> bool:
@@ -163,36 +143,15 @@ def wants_json(words: Sequence[str]) -> bool:
     from cuwheel.cli.options import command_of, flat
 
     try:
-        name, _, rest = _named(_in_words_of_today(own))
-    except UsageError:
+        word, name, _, rest = _named(own)
+    except CuwheelError:
         return True
-    rows = list(flat(command_of(name).options))
+    rows = list(flat(command_of(name, word.package).options))
     if not any(row.value.endswith(" ...") and not row.spelled.startswith("-- ") for row in rows):
         return True
     takes_value = {flag for row in rows if row.value for flag in row.flags}
-    first = (word for before, word in zip(["", *rest], rest, strict=False) if before not in takes_value)
-    return "--json" in itertools.takewhile(lambda word: word.startswith("-"), first)
-
-
-def spelled_command(name: str, prog: str) -> tuple[str, Command]:
-    """What it does, and its help, in the words that it is called by: `cuwheel lab bench` is called `bench` inside."""
-    from cuwheel.cli.options import command_of
-
-    command = command_of(name)
-    own = f"cuwheel {name} "
-    examples = command.examples if prog.split()[1] == name else command.examples.replace(own, f"{prog} ")
-    spelled = command._replace(examples=examples, usage=command.usage.replace(own, f"{prog} "))
-    return command.line or VERBS[name].line, spelled
-
-
-def _unknown_verb(word: str) -> UsageError:
-    if word.startswith("-"):
-        return UsageError(f"options must come after the verb: {word}", hint="cuwheel --help")
-    from cuwheel.support import wording
-
-    near = wording.nearest_name(word, (*SHOWN, *VERBS, "completion", "help"))
-    hint = f"did you mean 'cuwheel {near}'?" if near else "cuwheel --help lists the verbs"
-    return UsageError(f"unknown verb {word!r}", hint=hint)
+    own_words = (each for before, each in zip(["", *rest], rest, strict=False) if before not in takes_value)
+    return "--json" in itertools.takewhile(lambda each: each.startswith("-"), own_words)
 
 
 def _overview() -> str:
@@ -204,16 +163,22 @@ def _overview() -> str:
     for title in everyday:
         lines = {f"{name:<{widest}}": SHOWN[name].line for name in SECTIONS[title]}
         parts += [f"{title}:\n{listed(lines)}"]
-    parts += [f"{more}: {', '.join(SECTIONS[more])}", _EPILOGUE]
+    from cuwheel.support import extensions
+
+    parts += [f"{more}: {', '.join((*SECTIONS[more], *extensions.words()))}", _EPILOGUE]
     return "\n\n".join(parts) + "\n"
 
 
 def _family_help(name: str) -> str:
-    from cuwheel.cli.options import command_of
+    """Of a word whose next word is a command, and that is none itself; else nothing."""
+    word = find_word(name)
+    if not isinstance(word.shown, Family) or name in word.rows:
+        return ""
+    from cuwheel.cli.options import described_command
     from cuwheel.cli.parser import listed
 
-    family = FAMILIES[name]
-    lines = {word: command_of(verb).line or VERBS[verb].line for word, verb in family.commands.items()}
+    family = word.shown
+    lines = {second: described_command(word, verb)[0] for second, verb in family.commands.items()}
     about = f"{family.line[0].upper()}{family.line[1:]}."
     usage = f"usage: cuwheel {name} {'|'.join(lines)} [options]"
     return f"{usage}\n\n{about}\n\n{listed(lines)}\n\n`cuwheel {name} {next(iter(lines))} --help` shows its options.\n"

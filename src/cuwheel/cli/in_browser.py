@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Show: TypeAlias = Callable[[str, int, int], object]
 
 # What a page can do: nothing is installed, started or written there.
-VERBS = ("check", "compare", "explain", "gpus", "inspect", "kernels", "plan", "toolkits")
+VERBS = ("check", "explain", "inspect", "lookup", "plan")
 
 
 _OFTEN = 0.1  # seconds between two calls of `show`

@@ -9,14 +9,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from cuwheel.support.verbs import OF_INSPECT
-
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable, Iterable, Iterator
 
     from cuwheel.errors import UsageError
     from cuwheel.support.answer import Answer
+    from cuwheel.support.verbs import Word
 
 Request = TypeVar("Request")
 
@@ -160,15 +159,18 @@ _TOGETHER = {
     "cache": "toolchain",
     "replay": "record",
     "record_diff": "record",
-    "record_matrix": "record",
-    "trials": "lab",
-    "bench": "lab",
 }
 
 
-def command_of(verb: str) -> Command:
-    """Its module is imported only when the verb is called."""
-    verb = "inspect" if verb in OF_INSPECT else verb
-    module = importlib.import_module(f"cuwheel.cli.cmd_{_TOGETHER.get(verb, verb)}")
+def command_of(verb: str, package: str = "cuwheel") -> Command:
+    """Its module is imported only when the verb is called. Another distribution has all of its own in `cli`."""
+    own = package == "cuwheel"
+    module = importlib.import_module(f"cuwheel.cli.cmd_{_TOGETHER.get(verb, verb)}" if own else f"{package}.cli")
     command: Command = getattr(module, verb.upper())
     return command
+
+
+def described_command(word: Word, name: str) -> tuple[str, Command]:
+    """In a line what a command does, and the command."""
+    command = command_of(name, word.package)
+    return command.line or word.rows[name].line, command

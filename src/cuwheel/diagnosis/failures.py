@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from cuwheel.building.recording.calls import Record
     from cuwheel.building.recording.command import EndedCommand, Recorded
-    from cuwheel.building.recording.matrix import Run
     from cuwheel.building.values import Built, DecidedJob, JobResult, Problem
     from cuwheel.toolchains.toolchain import Toolchain
 
@@ -225,12 +224,10 @@ def _flags(record: Record, call: Call) -> list[str]:
     return [f"{name}={quoting.shown([environ[name]])}" for name in NVCC_VARIABLES if environ.get(name)]
 
 
-def causes(run: Run) -> tuple[tuple[Cause, ...], str]:
-    """The causes and the first error of a configuration that failed; nothing of one that did not."""
-    if run.result not in ("failed", "timeout"):
-        return (), ""
-    tail = files.tail(Path(run.log), _TAIL_OF_RUN)
-    found = stop(reader.read_record(run.record), uncoloured(tail))
+def causes(record: str | Path, log: str | Path) -> tuple[tuple[Cause, ...], str]:
+    """The causes and the first error of a recorded command that failed, by its record and what it printed."""
+    tail = files.tail(Path(log), _TAIL_OF_RUN)
+    found = stop(reader.read_record(record), uncoloured(tail))
     error = replays.first_error(found.printed) if found.call else found.words.what if found.words else ""
     hidden = masking.within(found.causes, lambda text: masking.known(text, os.environ))
     return hidden or inquiry.causes(tail), error or replays.first_error(tail)

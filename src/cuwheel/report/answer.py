@@ -7,6 +7,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from msgspec.structs import fields
+
 from cuwheel.support.answer import Answer, shown
 
 if TYPE_CHECKING:
@@ -32,33 +34,25 @@ class Error(Answer, frozen=True, kw_only=True):
     status: int
 
 
-def answer_type(named: str) -> type:
-    """The class that a row of the verbs' table names."""
-    place, _, name = named.rpartition(".")
-    module = import_module(f"cuwheel.{place}" if "." in place else f"cuwheel.report.{place}")
-    found: type = getattr(module, name)
-    return found
-
-
 # From an answer to its document: one small function for each kind of answer.
 
 # `cuwheel.doctor/1` is described by `report.doctor.document`, and these by another function or module.
 _ELSEWHERE = {
     "inspect": "inspect_document.document",  # apart: JSON has no use for it, and it takes as long to import
-    "bisection": "trials.of_bisection",
-    "service": "trials.of_service",
     "certificates": "cluster.of_certificates",
     "proofs": "proof.of_proofs",
 }
 
 
 def document_of(answer: Answer, *, verbose: bool) -> Document:
-    return document_maker(answer.schema)(shown(answer), verbose=verbose)
+    return document_maker(type(answer))(shown(answer), verbose=verbose)
 
 
-def document_maker(schema: str) -> Callable[..., Document]:
-    """The function that describes answers of a schema."""
+def document_maker(answer: type) -> Callable[..., Document]:
+    """The function that describes answers of a kind: in the room `report` of the package that they are of."""
+    package = answer.__module__.partition(".")[0]
+    schema: str = next(each.default for each in fields(answer) if each.name == "schema")
     name = schema.removeprefix("cuwheel.").partition("/")[0]
     module, _, function = _ELSEWHERE.get(name, f"{name}.document").partition(".")
-    found: Callable[..., Document] = getattr(import_module(f"cuwheel.report.{module}"), function)
+    found: Callable[..., Document] = getattr(import_module(f"{package}.report.{module}"), function)
     return found

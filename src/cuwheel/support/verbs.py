@@ -12,7 +12,8 @@ class Verb(NamedTuple):
     """Functions are `module.function` of `cuwheel.api`, the first one named like the verb.
 
     Answers are `module.Class` of `cuwheel.report`, or `room.module.Class` of the stage that makes it; each has a
-    schema. A request is `room.Class`, in the room's `request.py`.
+    schema. A request is `room.Class`, in the room's `request.py`. Of a verb of another distribution all of them are
+    below its own package.
     """
 
     name: str
@@ -35,22 +36,8 @@ _ROWS = (
         "inspect",
         "show a file's device code: for which GPUs, how big, what it needs",
         "TARGET",
-        ("reading.inspect",),
-        ("inspect.Inspect",),
-    ),
-    Verb(
-        "kernels",
-        "show which kernels are in which cubin, and where one is missing",
-        "TARGET [NAME]",
-        ("reading.kernels",),
-        ("device_code.kernels.Kernels",),
-    ),
-    Verb(
-        "compare",
-        "show what an architecture, or a change, costs in bytes",
-        "A B",
-        ("reading.compare",),
-        ("device_code.compare.Compare",),
+        ("reading.inspect", "reading.kernels", "reading.compare"),
+        ("inspect.Inspect", "device_code.kernels.Kernels", "device_code.compare.Compare"),
     ),
     Verb(
         "check",
@@ -172,8 +159,8 @@ _ROWS = (
         "record",
         "record every compiler call of a build, and why it failed",
         "-- COMMAND",
-        ("running.record", "running.record_matrix"),
-        ("building.recording.command.Recorded", "building.recording.matrix.Matrix"),
+        ("running.record",),
+        ("building.recording.command.Recorded",),
     ),
     Verb(
         "replay",
@@ -188,30 +175,6 @@ _ROWS = (
         "LOG",
         ("reading.explain", "reading.causes"),
         ("diagnosis.answer.Explain",),
-    ),
-    Verb(
-        "trials",
-        "find how often a program fails, and under which condition",
-        "run TRIALS.toml",
-        (
-            "running.trials",
-            "running.trials_bisect",
-            "running.trials_report",
-            "running.trials_service",
-        ),
-        (
-            "proving.measuring.analysis.Trials",
-            "proving.measuring.bisection.Bisection",
-            "proving.measuring.service.ServiceChange",
-        ),
-    ),
-    Verb(
-        "bench",
-        "measure a function or command under load, and against another",
-        "FILE:NAME",
-        ("running.bench",),
-        ("proving.measuring.bench.Bench",),
-        "proving.BenchRequest",
     ),
     Verb(
         "cluster",
@@ -282,26 +245,11 @@ OTHER_NAMES = {
     "cuwheel.facts.arch": ("Arch", "Capability"),
     "cuwheel.machine.fleet": ("Machine", "Refinement"),
     "cuwheel.machine.profile": ("MachineProfile",),
-    "cuwheel.proving.measuring.bisection": ("Odds", "Span"),
     "cuwheel.proving.request": ("FleetRequest", "PackRequest"),
     "cuwheel.support.finding": ("Cause", "Finding"),
     "cuwheel.support.answer": ("Answer",),
     "cuwheel.verdicts.verdict": ("Verdict",),
 }
-
-
-def public_names() -> dict[str, str]:
-    """Every name that `import cuwheel` gives → the module that has it."""
-    found = {name: module for module, names in OTHER_NAMES.items() for name in names}
-    for verb in VERBS.values():
-        found |= {name: f"cuwheel.api.{module}" for module, _, name in (each.partition(".") for each in verb.functions)}
-        for each in verb.answers:
-            place, _, name = each.rpartition(".")
-            found[name] = f"cuwheel.{place}" if "." in place else f"cuwheel.report.{place}"
-        if verb.request:
-            room, _, name = verb.request.rpartition(".")
-            found[name] = f"cuwheel.{room}.request"
-    return found
 
 
 class Family(NamedTuple):
@@ -312,7 +260,6 @@ class Family(NamedTuple):
     commands: dict[str, str]
 
 
-OF_INSPECT = {"kernels": "--kernels", "compare": "--against"}  # older verbs, and what says the same
 FAMILIES = {
     "lookup": Family(
         "look up GPUs and their capability, CUDA versions and what they need",
@@ -322,22 +269,69 @@ FAMILIES = {
     "record": Family(
         VERBS["record"].line,
         "-- COMMAND",
-        {"run": "record", "replay": "replay", "diff": "record_diff", "matrix": "record_matrix"},
-    ),
-    "lab": Family(
-        "find how often a program fails, and measure it under load",
-        "trials run FILE",
-        {"trials": "trials", "bench": "bench"},
+        {"run": "record", "replay": "replay", "diff": "record_diff"},
     ),
 }
-# As help shows them, of the last section their names alone. A verb that is in none is an old spelling: it still works.
+# As help shows them, of the last section their names alone. A row that is in none is a command of a family.
 SECTIONS = {
     "something fails": ("doctor", "explain", "check", "trace"),
     "look inside": ("inspect", "lookup"),
     "make": ("plan", "build", "repair", "slim", "graft", "verify"),
     "ship": ("find", "install", "publish", "ci"),
-    "more": ("toolchain", "record", "lab", "cluster", "catalogue", "cache"),
+    "more": ("toolchain", "record", "cluster", "catalogue", "cache"),
 }
 SHOWN: dict[str, Verb | Family] = {
     name: FAMILIES.get(name) or VERBS[name] for names in SECTIONS.values() for name in names
 }
+
+
+class Word(NamedTuple):
+    """A word that stands behind `cuwheel`, and the rows of what it does.
+
+    Of another distribution, the entry point of that name in the group `cuwheel.verbs` is such a value: see
+    docs/reference/verbs-of-others.md for what its `package` has. `names`: what people name beside verbs, requests and
+    answers, by the module that has it.
+    """
+
+    package: str
+    shown: Verb | Family
+    verbs: tuple[Verb, ...]
+    names: dict[str, tuple[str, ...]] = {}  # noqa: RUF012 - never changed
+
+    @property
+    def rows(self) -> dict[str, Verb]:
+        return {each.name: each for each in self.verbs}
+
+    def module_of_function(self, named: str) -> str:
+        return ".".join(filter(None, (self.package, "api", named.rpartition(".")[0])))
+
+    def module_of_answer(self, named: str) -> str:
+        place = named.rpartition(".")[0]
+        return f"{self.package}.{place}" if "." in place else f"{self.package}.report.{place}"
+
+    def module_of_request(self, named: str) -> str:
+        return f"{self.package}.{named.rpartition('.')[0]}.request"
+
+    def public_names(self) -> dict[str, str]:
+        """Every name that importing the package gives → the module that has it."""
+        found = {name: module for module, names in self.names.items() for name in names}
+        for verb in self.verbs:
+            found |= {each.rpartition(".")[2]: self.module_of_function(each) for each in verb.functions}
+            found |= {each.rpartition(".")[2]: self.module_of_answer(each) for each in verb.answers}
+            if verb.request:
+                found[verb.request.rpartition(".")[2]] = self.module_of_request(verb.request)
+        return found
+
+
+def own_word(name: str) -> Word:
+    """A word of cuwheel itself; its rows are those of all."""
+    return Word("cuwheel", SHOWN[name], _ROWS, OTHER_NAMES)
+
+
+def public_names() -> dict[str, str]:
+    """Every name that `import cuwheel` gives → the module that has it."""
+    return own_word("check").public_names()
+
+
+# Words that a distribution of ours brings: the distribution, and the extra of cuwheel that installs it.
+OFFERED = {"lab": ("cuwheel-lab", "lab")}

@@ -18,12 +18,15 @@ from cuwheel.report import schemas
 from cuwheel.report.answer import SCHEMAS
 from cuwheel.support import files
 from cuwheel.support.answer import to_json
-from cuwheel.support.verbs import FAMILIES, OF_INSPECT, SECTIONS, SHOWN, VERBS
+from cuwheel.support.verbs import SECTIONS, VERBS
+from tests.fixtures.verbs import CALLED, WORDS
 from tests.unit.verdicts.machines import MACHINES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from tests.fixtures.verbs import Called
 
 HEALTHY = next(machine for machine in MACHINES if machine.name == "a healthy H200").profile
 BROKEN = next(machine for machine in MACHINES if machine.name.startswith("case 1: CMake")).profile
@@ -45,7 +48,7 @@ def test_help_lists_every_verb(words: list[str], capsys: pytest.CaptureFixture[s
     shown = capsys.readouterr().out
     *everyday, more = SECTIONS.values()
     assert all(f"\n  {verb} " in shown for section in everyday for verb in section)
-    assert f"more: {', '.join(more)}\n" in shown
+    assert f"more: {', '.join((*more, 'lab'))}\n" in shown
     assert max(map(len, shown.splitlines())) <= 80
     assert len(shown.splitlines()) <= 40
 
@@ -64,16 +67,16 @@ def test_help_starts_with_a_command_for_each_kind_of_user(
         frame.understood([verb, *words])
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("called", CALLED.values(), ids=CALLED)
 def test_each_verb_explains_itself(
-    verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    called: Called, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit) as stop:
-        main([verb, "--help"])
+        main([*called.words, "--help"])
     assert stop.value.code == 0
     shown = capsys.readouterr().out
-    assert "examples:" in shown
+    assert f"  cuwheel {' '.join(called.words)}" in shown.partition("examples:")[2]
     assert "--json" in shown
     assert max(map(len, shown.splitlines())) <= 80
 
@@ -98,11 +101,7 @@ def test_help_shows_what_people_need_and_all_of_it_on_demand(
     assert ("--help all" in shown[0]) == any(isinstance(row, Group) and row.more for row in command.options)
 
 
-ACTIONS = [
-    (*words, action)
-    for words in [*([verb] for verb in SHOWN if verb in VERBS), ["lab", "trials"]]
-    for action in command_of(words[-1]).actions
-]
+ACTIONS = [(*each.words, action) for each in CALLED.values() for action in each.command.actions]
 
 
 @pytest.mark.parametrize("words", ACTIONS, ids=" ".join)
@@ -119,15 +118,7 @@ def test_each_action_has_a_help_of_its_own_on_one_screen(
     assert max(map(len, shown.splitlines())) <= 80
 
 
-COMMANDS = {verb: [verb] for verb in VERBS} | {
-    name: [family, word] for family, each in FAMILIES.items() for word, name in each.commands.items()
-}
-GONE = [
-    (name, option)
-    for name in COMMANDS
-    if name not in OF_INSPECT
-    for option in (*command_of(name).gone, *command_of(name).dropped)
-]
+GONE = [(name, option) for name, each in CALLED.items() for option in (*each.command.gone, *each.command.dropped)]
 # What a replacement leaves to its reader.
 SAMPLES = {
     "VERSION": ("12.8", "3.11", "12", "2.35"),
@@ -147,8 +138,8 @@ SAMPLES = {
 
 @pytest.mark.parametrize(("name", "option"), GONE)
 def test_an_option_that_is_gone_says_what_to_do(name: str, option: str, capsys: pytest.CaptureFixture[str]) -> None:
-    command = command_of(name)
-    words = [*COMMANDS[name], *list(command.actions)[:1], option]
+    command = CALLED[name].command
+    words = [*CALLED[name].words, *list(command.actions)[:1], option]
     assert main([*words, *(["X"] if name not in ("build", "plan", "cache") else [])]) == 2
     told = f"use {command.gone[option]}" if option in command.gone else command.dropped[option]
     assert f"{option} is gone: {told}" in capsys.readouterr().err
@@ -164,14 +155,13 @@ def test_an_option_of_the_command_behind_it_is_not_ours(capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize(("name", "option"), GONE)
 def test_what_replaces_an_option_is_there_and_takes_that_value(name: str, option: str) -> None:
-    command = command_of(name)
+    command = CALLED[name].command
     text = command.gone.get(option, command.dropped.get(option, ""))
     if text.startswith("pip "):
         return
     if named := re.search(r"cuwheel (\w+)(?: (\w+))?", text):
         first, second = named[1], named[2] or ""
-        family = FAMILIES.get(first)
-        command = command_of(family.commands[second] if family and second in family.commands else first)
+        command = CALLED[f"{first} {second}" if f"{first} {second}" in CALLED else first].command
         assert not second or not command.actions or second in command.actions
     rows = {flag: row for row in flat(parser.rows_of(command)) for flag in row.flags}
     for flag, value in re.findall(r"(--[a-z-]+)(?: ([^\s;]+))?", text):
@@ -236,7 +226,7 @@ def test_options_stand_before_between_and_behind_the_words(words: str, values: d
         (["doctro"], 2, "unknown verb 'doctro'", "did you mean 'cuwheel doctor'?"),
         (["chekc"], 2, "unknown verb 'chekc'", "did you mean 'cuwheel check'?"),
         (["banana"], 2, "unknown verb 'banana'", "cuwheel --help lists the verbs"),
-        (["gpus", "rtx 4900"], 3, "no GPU named 'rtx 4900'", "did you mean 'GeForce RTX 4090'"),
+        (["lookup", "gpu", "rtx 4900"], 3, "no GPU named 'rtx 4900'", "did you mean 'GeForce RTX 4090'"),
         (["--json", "doctor"], 2, "options must come after the verb", "cuwheel --help"),
         (["doctor", "--nope"], 2, "unknown option --nope", "cuwheel doctor --help"),
         (["check", "x.so", "--onn", "h100"], 2, "unknown option --onn; did you mean --on?", "cuwheel check --help"),
@@ -246,11 +236,11 @@ def test_options_stand_before_between_and_behind_the_words(words: str, values: d
         (["lab", "trials", "rn", "x"], 2, "'rn' is not one of", "did you mean 'cuwheel lab trials run'?"),
         (["doctor", "now"], 2, "unexpected: now", "cuwheel doctor --help"),
         (["completion", "fish-ish"], 2, "name of a shell", "cuwheel completion bash"),
-        (["gpus", "rtx 9999 super"], 3, "no GPU named 'rtx 9999 super'", "did you mean"),
-        (["gpus", "rtx 6000"], 3, "'rtx 6000' names more than one GPU", "Quadro RTX 6000"),
-        (["toolkits", "14.7"], 3, "no CUDA toolkit named '14.7'", "the nearest is 13.4"),
-        (["toolkits", "12.7"], 3, "no CUDA toolkit named '12.7'", "the nearest are 12.6 and 12.8"),
-        (["toolkits", "--compiles", "sm_9000"], 2, "sm_9000", "did you mean"),
+        (["lookup", "gpu", "rtx 9999 super"], 3, "no GPU named 'rtx 9999 super'", "did you mean"),
+        (["lookup", "gpu", "rtx 6000"], 3, "'rtx 6000' names more than one GPU", "Quadro RTX 6000"),
+        (["lookup", "cuda", "14.7"], 3, "no CUDA toolkit named '14.7'", "the nearest is 13.4"),
+        (["lookup", "cuda", "12.7"], 3, "no CUDA toolkit named '12.7'", "the nearest are 12.6 and 12.8"),
+        (["lookup", "cuda", "--compiles", "sm_9000"], 2, "sm_9000", "did you mean"),
         (["doctor", "--on", "nowhere.json"], 2, "--on: nowhere.json: no such file", "cuwheel doctor --save"),
         (["doctor", "--on", "x", "--env", "y"], 2, "cannot be used together", ""),
         (["check", "x.so", "--on", "rtx 9999 super"], 2, "no GPU named 'rtx 9999 super'", "did you mean"),
@@ -282,11 +272,11 @@ def test_a_bug_ends_in_a_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytes
         raise ZeroDivisionError("oh")
 
     monkeypatch.setattr(api, "gpus", broken)
-    assert main(["gpus"]) == errors.EXIT_BUG
+    assert main(["lookup", "gpu"]) == errors.EXIT_BUG
     told = capsys.readouterr().err
     assert "this is a bug in cuwheel: ZeroDivisionError: oh" in told
     assert "Traceback" not in told
-    main(["gpus", "--verbose"])
+    main(["lookup", "gpu", "--verbose"])
     assert "Traceback" in capsys.readouterr().err
 
 
@@ -295,7 +285,7 @@ def test_interrupted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
         raise KeyboardInterrupt
 
     monkeypatch.setattr(api, "gpus", interrupted)
-    assert main(["gpus"]) == errors.EXIT_INTERRUPTED
+    assert main(["lookup", "gpu"]) == errors.EXIT_INTERRUPTED
     assert capsys.readouterr().err == "interrupted\n"
 
 
@@ -362,6 +352,12 @@ def test_shipped_schemas_are_those_of_the_code(name: str) -> None:
     assert (SCHEMAS / name).read_text() == schemas.all_schemas()[name], "run ./run schemas"
 
 
+def test_schemas_of_another_distribution_are_those_of_its_code() -> None:
+    word = WORDS["lab"]
+    folder = schemas.schema_folder(word)
+    assert {each.name: each.read_text() for each in folder.iterdir()} == schemas.schemas_of(word), "run ./run schemas"
+
+
 def test_answers_are_valid_by_their_schemas() -> None:
     answers: list[Any] = [api.doctor(on=machine.profile, needs=["cuda>=12", "gpu"]) for machine in MACHINES]
     validators: dict[str, Any] = {}  # a schema is checked itself when one is made
@@ -387,10 +383,10 @@ def test_completion_knows_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_gpus_by_any_name(capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("rtx 5060 ti", "NVIDIA GeForce RTX 5060 Ti", "5060ti"):
-        assert main(["gpus", name, "--json"]) == 0
+        assert main(["lookup", "gpu", name, "--json"]) == 0
         (row,) = json.loads(capsys.readouterr().out)["gpus"]
         assert (row["name"], row["capability"], row["arch"]) == ("GeForce RTX 5060 Ti", "12.0", "sm_120")
-    main(["gpus", "9.0", "--json"])
+    main(["lookup", "gpu", "9.0", "--json"])
     assert {row["capability"] for row in json.loads(capsys.readouterr().out)["gpus"]} == {"9.0"}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import io
 import json
@@ -14,14 +15,11 @@ import pytest
 import cuwheel
 from cuwheel import api, errors
 from cuwheel.cli import frame, main, streams
-from cuwheel.report.answer import SCHEMAS, Error, answer_type
+from cuwheel.report.answer import SCHEMAS, Error
 from cuwheel.support.answer import Answer
-from cuwheel.support.verbs import FAMILIES, VERBS
+from tests.fixtures.verbs import CALLED, ROWS
 
-COMMANDS = [
-    *([verb] for verb in VERBS),
-    *([family, word] for family, each in FAMILIES.items() for word in each.commands),
-]
+COMMANDS = [list(each.words) for each in CALLED.values()]
 _SCHEMA = json.loads((SCHEMAS / "error-1.json").read_text())
 
 
@@ -157,14 +155,16 @@ def test_an_answer_gives_what_json_prints(capsys: pytest.CaptureFixture[str]) ->
     assert answer.to_dict()["schema"] == "cuwheel.gpus/1"
 
 
-@pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
-def test_every_answer_of_every_function_can_be_written(verb: Any) -> None:
-    answers = [answer_type(each) for each in verb.answers]
+@pytest.mark.parametrize(("word", "verb"), ROWS.values(), ids=ROWS)
+def test_every_answer_of_every_function_can_be_written(word: Any, verb: Any) -> None:
+    places = [(word.module_of_answer(each), each.rpartition(".")[2]) for each in verb.answers]
+    answers = [getattr(importlib.import_module(module), name) for module, name in places]
     assert [each for each in answers if not issubclass(each, Answer)] == []
+    package = importlib.import_module(word.package)
     for function in verb.functions:
-        returned = inspect.signature(getattr(api, function.partition(".")[2])).return_annotation
+        returned = inspect.signature(getattr(package, function.rpartition(".")[2])).return_annotation
         if returned != "None":
-            assert issubclass(getattr(cuwheel, returned), Answer), function
+            assert issubclass(getattr(package, returned), Answer), function
 
 
 def test_secrets_of_an_answer_are_masked_in_both(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +188,7 @@ def test_help_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
         ("record -o out --json make", True),
         ("record make --json", False),
         ("record run --json -- make", True),
-        ("record --matrix m.toml --json", True),
+        ("lab matrix m.toml --json", True),
         ("toolchain --json install 13.0", True),
         ("record -- make --json", False),
         ("check a.so", False),

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.cli import frame, main, values
-from cuwheel.cli.options import command_of, flat
+from cuwheel.cli.options import flat
 from cuwheel.machine.fleet import machines_asked_for
-from cuwheel.support.verbs import VERBS
+from tests.fixtures.verbs import CALLED, Called
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -194,8 +194,8 @@ TAKES |= {
 FREE = (None,)
 DEPENDING = {
     ("plan", "--read"): [["plan", "--read", ",;,"]],
-    ("trials", "--good"): [["trials", "bisect", "FILE", "--good", "a==1", "--bad", "b==2"]],
-    ("trials", "--bad"): [["trials", "bisect", "FILE", "--source", ".", "--good", "1"]],
+    ("lab trials", "--good"): [["lab", "trials", "bisect", "FILE", "--good", "a==1", "--bad", "b==2"]],
+    ("lab trials", "--bad"): [["lab", "trials", "bisect", "FILE", "--source", ".", "--good", "1"]],
     ("verify", "--check"): [],  # takes an interpreter
     ("inspect", "--kernels"): [],  # a name that no kernel has ends with 1
     ("inspect", "--against"): [],  # a target, as the first one: 3 or 4
@@ -209,23 +209,19 @@ def kind_of(row: Option) -> str | None:
     return row.kind.__name__ if row.kind else None
 
 
-def options_of(verb: str) -> dict[str, str | None]:
-    rows = flat(command_of(verb).options)
+def options_of(called: Called) -> dict[str, str | None]:
+    rows = flat(called.command.options)
     return {row.name: kind_of(row) for row in rows if row.flags and row.value}
 
 
-COMMANDS = {
-    **{verb: [verb] for verb in VERBS if verb not in ("kernels", "compare")},  # they are inspect
-    **{f"record_{each}": ["record", each] for each in ("diff", "matrix")},
-}
-OPTIONS = {verb: options_of(verb) for verb in COMMANDS}
+OPTIONS = {name: options_of(each) for name, each in CALLED.items()}
 
 
 def verb_and_action(verb: str, option: str) -> list[str]:
     """The words before an option: of a verb with actions, the first one that takes it."""
-    command = command_of(verb)
+    command = CALLED[verb].command
     row = next(each for each in flat(command.options) if each.name == option)
-    return [*COMMANDS[verb], *((row.of or tuple(command.actions))[:1] if command.actions else ())]
+    return [*CALLED[verb].words, *((row.of or tuple(command.actions))[:1] if command.actions else ())]
 
 
 def every_option() -> list[tuple[str, str]]:
@@ -427,13 +423,13 @@ def test_the_ways_people_write_a_value(option: str, value: str, expected: object
         ),
         ("toolchain", ["install", "13.0", "--lock", "--with", "torch,cublas"]),
         ("doctor", ["--need", "cuda>=11.8", "--need", "torch-cuda"]),
-        ("toolkits", ["--compiles", "100f"]),
+        ("lookup cuda", ["--compiles", "100f"]),
         ("verify", ["x.whl", "--pass-env", "A,B_C", "--with", "pkg @ https://a.example/p.whl"]),
     ],
 )
 @pytest.mark.usefixtures("in_own_folder")
 def test_good_values_are_taken(verb: str, words: list[str]) -> None:
-    frame.understood([verb, *words])
+    frame.understood([*verb.split(), *words])
 
 
 def test_an_environment_is_taken(tmp_path: Path) -> None:

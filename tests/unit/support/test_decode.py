@@ -8,11 +8,10 @@ import pytest
 from msgspec import Struct
 
 from cuwheel.building import config
-from cuwheel.building.recording import matrix
 from cuwheel.errors import MOST_SOUGHT, ConfigurationError
 from cuwheel.machine import fleet
-from cuwheel.proving.measuring import trials_file
 from cuwheel.support import codec, wording
+from cuwheel_lab.measuring import matrix, trials_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -7,75 +7,89 @@ import importlib
 import inspect
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import fields
 
 import cuwheel
-from cuwheel import api, errors
+from cuwheel import errors
 from cuwheel.building import request
 from cuwheel.building.request import BuildSettings
 from cuwheel.building.tables import GateTable, GuardTable, RepairTable, Table
 from cuwheel.cli.common import HTML, LOCKED, REFINEMENT
-from cuwheel.cli.options import Command, command_of, flat
+from cuwheel.cli.options import Command, flat
 from cuwheel.errors import CuwheelError
-from cuwheel.report import answer
-from cuwheel.report.answer import SCHEMAS, answer_type
-from cuwheel.support.verbs import FAMILIES, SHOWN, VERBS, Verb, public_names
+from cuwheel.report import answer, schemas
 from cuwheel.verdicts.planning.plan import PlanOptions
+from tests.fixtures.verbs import CALLED, ROWS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from msgspec import Struct
 
+    from cuwheel.support.verbs import Verb, Word
+    from tests.fixtures.verbs import Called
+
 _SRC = Path(cuwheel.__file__).parent
-_ROWS = list(VERBS.values())
-_FUNCTIONS = [each for verb in _ROWS for each in verb.functions]
+_FUNCTIONS = [(word, each) for word, verb in ROWS.values() for each in verb.functions]
+_OF_EACH = pytest.mark.parametrize(("word", "verb"), ROWS.values(), ids=ROWS)
+_CALLED = pytest.mark.parametrize("called", CALLED.values(), ids=CALLED)
 
 
-@pytest.mark.parametrize("verb", _ROWS, ids=VERBS)
-def test_a_verb_has_its_command(verb: Verb) -> None:
-    command = command_of(verb.name)
-    assert isinstance(command, Command)
-    assert "cuwheel " in command.examples
+def _function(word: Word, named: str) -> Callable[..., Any]:
+    found: Callable[..., Any] = getattr(
+        importlib.import_module(word.module_of_function(named)), named.rpartition(".")[2]
+    )
+    return found
 
 
-@pytest.mark.parametrize("verb", _ROWS, ids=VERBS)
-def test_a_verb_has_its_function(verb: Verb) -> None:
-    assert verb.functions[0].partition(".")[2] == verb.name
-    assert callable(getattr(cuwheel, verb.name))
+@_CALLED
+def test_a_verb_has_its_command(called: Called) -> None:
+    assert isinstance(called.command, Command)
+    assert f"cuwheel {' '.join(called.words)} " in f"{called.command.examples} "
+
+
+@_OF_EACH
+def test_a_verb_has_its_function(word: Word, verb: Verb) -> None:
+    assert verb.functions[0].rpartition(".")[2] == verb.name
+    assert callable(getattr(importlib.import_module(word.package), verb.name))
     for each in verb.functions:
-        module, _, name = each.partition(".")
-        assert callable(getattr(importlib.import_module(f"cuwheel.api.{module}"), name)), each
+        assert callable(_function(word, each)), each
 
 
-@pytest.mark.parametrize("verb", _ROWS, ids=VERBS)
-def test_a_verb_has_its_answer_and_schema(verb: Verb) -> None:
+@_OF_EACH
+def test_a_verb_has_its_answer_and_schema(word: Word, verb: Verb) -> None:
     for each in verb.answers:
-        schema = {each.name: each.default for each in fields(answer_type(each))}["schema"]
+        kind = getattr(importlib.import_module(word.module_of_answer(each)), each.rpartition(".")[2])
+        schema = {each.name: each.default for each in fields(kind)}["schema"]
         assert schema.startswith("cuwheel."), schema
         assert schema.endswith("/1"), schema
         name = schema.removeprefix("cuwheel.").removesuffix("/1")
-        assert (SCHEMAS / f"{name}-1.json").is_file(), "./run schemas"
-        assert callable(answer.document_maker(schema))
+        assert (schemas.schema_folder(word) / f"{name}-1.json").is_file(), "./run schemas"
+        assert callable(answer.document_maker(kind))
 
 
 def test_no_command_is_without_a_row() -> None:
     modules = [importlib.import_module(f"cuwheel.cli.{path.stem}") for path in (_SRC / "cli").glob("cmd_*.py")]
     there = {name.lower() for module in modules for name, each in vars(module).items() if isinstance(each, Command)}
-    families = {command for family in FAMILIES.values() for command in family.commands.values()}
-    assert there == (VERBS.keys() | families) - {"kernels", "compare"}, "give it a row in verbs.py"
+    assert there == {each.name for each in CALLED.values() if each.word.package == "cuwheel"}, (
+        "give it a row in verbs.py"
+    )
 
 
-def test_every_verb_is_in_help_or_has_a_new_spelling() -> None:
-    families = {command for family in FAMILIES.values() for command in family.commands.values()}
-    assert VERBS.keys() - SHOWN.keys() - families == {"kernels", "compare"}  # of inspect: --kernels, --against
+def test_every_row_is_in_help() -> None:
+    assert set(ROWS) - {each.name for each in CALLED.values()} == set()
 
 
-def test_what_is_exported_is_the_table() -> None:
-    assert set(api.__all__) ^ {each.partition(".")[2] for each in _FUNCTIONS} == set(), "__all__ of cuwheel.api"
-    assert set(cuwheel.__all__) ^ {"__version__", *public_names()} == set(), "__all__ of cuwheel"
-    assert set(cuwheel.__all__) <= set(dir(cuwheel))
+@pytest.mark.parametrize(
+    "word", {word.package: word for word, _ in ROWS.values()}.values(), ids=lambda each: each.package
+)
+def test_what_a_package_exports_is_its_table(word: Word) -> None:
+    package = importlib.import_module(word.package)
+    assert set(package.__all__) ^ {"__version__", *word.public_names()} == set()
+    assert set(package.__all__) <= set(dir(package))
 
 
 @pytest.mark.parametrize("name", cuwheel.__all__)
@@ -94,9 +108,9 @@ def test_every_type_of_a_public_function_is_public() -> None:
     """Whoever calls one can name what it takes and what it gives, without knowing our modules."""
     literals = {"ServiceKind", "Shell", "Service"}  # the words themselves are written
     plain = {"bool", "float", "int", "str", "None", "BinaryIO", "Mapping", "Sequence", "Path", "Literal"}
-    known = {*cuwheel.__all__, *literals, *plain}
-    for each in _FUNCTIONS:
-        signature = inspect.signature(getattr(api, each.partition(".")[2]))
+    known = {*(name for word, _ in ROWS.values() for name in word.public_names()), *literals, *plain}
+    for word, each in _FUNCTIONS:
+        signature = inspect.signature(_function(word, each))
         said = [signature.return_annotation, *(one.annotation for one in signature.parameters.values())]
         words = {word for one in said for word in re.findall(r"[A-Za-z]\w*", re.sub(r"Literal\[.*?\]", "", str(one)))}
         assert words - known == set(), each
@@ -104,8 +118,8 @@ def test_every_type_of_a_public_function_is_public() -> None:
 
 def test_machines_are_called_on_or_machines() -> None:
     """Also no dictionary of anything, and no wish."""
-    for each in _FUNCTIONS:
-        parameters = inspect.signature(getattr(api, each.partition(".")[2])).parameters.values()
+    for word, each in _FUNCTIONS:
+        parameters = inspect.signature(_function(word, each)).parameters.values()
         named = {one.name for one in parameters if re.search(r"\b(Machine|MachineProfile)\b", str(one.annotation))}
         assert named <= {"on", "machines"}, each
         assert not {one.name for one in parameters} & {"wish", "gpu", "for_", "machine", "fleet"}, each
@@ -132,27 +146,24 @@ def test_machines_of_a_build_may_be_files() -> None:
     assert given.overrides == {"merge": True, "for_": ("h100", "fleet.toml")}
 
 
-def test_a_function_that_was_renamed_is_found_by_its_old_name() -> None:
-    assert api.toolchains is api.toolchain_list
-
-
-@pytest.mark.parametrize("verb", _ROWS, ids=VERBS)
-def test_every_option_is_used(verb: Verb) -> None:
+@_CALLED
+def test_every_option_is_used(called: Called) -> None:
     """It fills a field of the request, or is asked for by its name: one that does neither would be taken in silence."""
-    command = command_of(verb.name)
-    room, _, name = verb.request.rpartition(".")
-    request = getattr(importlib.import_module(f"cuwheel.{room}.request"), name) if name else None
-    known = {each.name for each in dataclasses.fields(request)} if request else set()
+    named = called.word.rows[called.name].request if called.name in called.word.rows else ""
+    known: set[str] = set()
+    if named:
+        request = getattr(importlib.import_module(called.word.module_of_request(named)), named.rpartition(".")[2])
+        known = {each.name for each in dataclasses.fields(request)}
     known |= {row.dest for row in (*REFINEMENT.rows, HTML, LOCKED)}
-    text = Path(str(inspect.getsourcefile(command.run))).read_text(encoding="utf-8")
-    rows = [row.dest.split(".")[0] for row in flat(command.options)]
+    text = Path(str(inspect.getsourcefile(called.command.run))).read_text(encoding="utf-8")
+    rows = [row.dest.split(".")[0] for row in flat(called.command.options)]
     assert [each for each in rows if each not in known and f"args.{each}" not in text] == []
 
 
 def test_machines_are_said_in_two_words() -> None:
     """`on` where something is judged, `machines` where something is made; a value of their kind has no other name."""
-    for each in _FUNCTIONS:
-        parameters = inspect.signature(getattr(api, each.partition(".")[2])).parameters.values()
+    for word, each in _FUNCTIONS:
+        parameters = inspect.signature(_function(word, each)).parameters.values()
         taking = {one.name for one in parameters if re.search(r"\bMachine\b", str(one.annotation))}
         assert taking <= {"on", "machines"}, each
         named = {one.name for one in parameters}

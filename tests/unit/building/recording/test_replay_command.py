@@ -50,7 +50,7 @@ def failed(tmp_path: Path) -> Path:
 
 
 def test_the_calls_are_listed(failed: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["replay", str(failed), "--list"]) == 0
+    assert main(["record", "replay", str(failed), "--list"]) == 0
     shown = capsys.readouterr().out
     assert ":2  status 1" in shown
     assert ":3  started" in shown
@@ -61,39 +61,38 @@ def test_the_command_to_paste(
     failed: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "environ", {"PATH": "/usr/bin", "HOME": "/home/me"})
-    assert main(["replay", f"{failed}:2", "--print", "--here", "--shell", "posix"]) == 0
+    assert main(["record", "replay", f"{failed}:2", "--print", "--here", "--shell", "posix"]) == 0
     assert capsys.readouterr().out == "(cd /nowhere && /opt/cuda/bin/nvcc -c 'my kernels/a.cu' -o a.o)\n"
-    assert main(["replay", str(failed), "--dry-run", "--shell", "posix"]) == 0  # the first that failed
+    assert main(["record", "replay", str(failed), "--dry-run", "--shell", "posix"]) == 0  # the first that failed
     shown = capsys.readouterr().out
     assert "  NVCC_CCBIN=/usr/bin/g++-13 \\\n" in shown
     assert shown.endswith("/opt/cuda/bin/nvcc -c 'my kernels/a.cu' -o a.o)\n")
-    assert main(["replay", str(failed), "--print", "--here", "--shell", "powershell"]) == 0
+    assert main(["record", "replay", str(failed), "--print", "--here", "--shell", "powershell"]) == 0
     assert "& '/opt/cuda/bin/nvcc' -c 'my kernels/a.cu' -o a.o\n" in capsys.readouterr().out
-    assert main(["replay", str(failed), "--print", "--here", "--shell", "cmd"]) == 0
+    assert main(["record", "replay", str(failed), "--print", "--here", "--shell", "cmd"]) == 0
     assert '/opt/cuda/bin/nvcc -c "my kernels/a.cu" -o a.o\n' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("words", "code", "message", "hint"),
     [
-        (["nowhere"], 4, "is not a record", "cuwheel record -- COMMAND"),
-        (["{}:9"], 2, "has no call 9: it has 3", "--list"),
-        (["{}", "--list", "--print"], 2, "cannot be used together", ""),
-        (["{}:2"], 4, "the folder this call ran in no longer exists", "--directory"),
-        (["{}", "--scratch", "--diff"], 2, "unknown option --scratch", "record diff --help"),
-        (["{}", "--timeout", "3"], 2, "--timeout is gone: use cuwheel record diff --timeout", "--help"),
-        (["{}", "--list", "--shell", "cmd"], 2, "--shell cannot be used with --list", "--help"),
-        (["{}", "--max-runs", "0"], 2, "--max-runs", "--help"),
-        (["{}", "--timeout", "-1"], 2, "--timeout", "--help"),
-        (["{}:2", "--diff", ":9", "--max-runs", "0"], 2, "no call 9", "--list"),
-        (["{}:2", "--diff", "nowhere", "--max-runs", "0"], 2, "OTHER: nowhere: no such folder", ""),
+        (["replay", "nowhere"], 4, "is not a record", "cuwheel record -- COMMAND"),
+        (["replay", "{}:9"], 2, "has no call 9: it has 3", "--list"),
+        (["replay", "{}", "--list", "--print"], 2, "cannot be used together", ""),
+        (["replay", "{}:2"], 4, "the folder this call ran in no longer exists", "--directory"),
+        (["diff", "{}", "--scratch"], 2, "unknown option --scratch", "record diff --help"),
+        (["replay", "{}", "--list", "--shell", "cmd"], 2, "--shell cannot be used with --list", "--help"),
+        (["replay", "{}", "--max-runs", "0"], 2, "--max-runs", "--help"),
+        (["replay", "{}", "--timeout", "-1"], 2, "--timeout", "--help"),
+        (["diff", "{}:2", ":9", "--max-runs", "0"], 2, "no call 9", "--list"),
+        (["diff", "{}:2", "nowhere", "--max-runs", "0"], 2, "OTHER: nowhere: no such folder", ""),
     ],
 )
 def test_bad_input(
     words: list[str], code: int, message: str, hint: str, failed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = failed
-    assert main(["replay", *(word.format(folder) for word in words)]) == code
+    assert main(["record", *(word.format(folder) for word in words)]) == code
     told = capsys.readouterr().err
     assert message in told
     assert hint in told
@@ -101,7 +100,7 @@ def test_bad_input(
 
 def test_nothing_failed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record(tmp_path / "rec", call(["-c", "a.cu"]))
-    assert main(["replay", str(tmp_path / "rec")]) == 2
+    assert main(["record", "replay", str(tmp_path / "rec")]) == 2
     assert "no call of" in capsys.readouterr().err
     assert main(["explain", str(tmp_path / "rec")]) == 1
 
@@ -235,7 +234,7 @@ def test_bytes_that_are_no_text_are_shown_and_written(tmp_path: Path, capsys: py
     odd = b"caf\xe9.cu".decode("utf-8", "surrogateescape")
     record(tmp_path / "rec", call(["-c", odd], status=1))
     for words in (["--list"], ["--list", "--json"], ["--print", "--json"], ["--print", "--shell", "cmd"]):
-        assert main(["replay", str(tmp_path / "rec:1"), *words]) == 0
+        assert main(["record", "replay", str(tmp_path / "rec:1"), *words]) == 0
     shown = capsys.readouterr().out
     assert "\udce9" not in shown
 

@@ -1,0 +1,1 @@
+"""Answers as documents: a module for each schema."""

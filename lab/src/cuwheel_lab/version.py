@@ -1,0 +1,3 @@
+"""The version alone: what reads it before anything is installed must not import the package."""
+
+__version__ = "1.0.0rc1"

@@ -1,1 +1,0 @@
-"""How often a program fails, under which condition, and how fast it is."""

@@ -25,8 +25,7 @@ KNOWN: dict[str, int] = {
     "report/check.py": 4,
     "report/for_ci.py": 1,
     "verdicts/machine_rules/packages.py": 2,
-    "diagnosis/explain.py": 2,
-    "report/explain.py": 1,
+    "diagnosis/explain.py": 1,
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import string
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -13,7 +12,7 @@ from msgspec import Struct
 from cuwheel.diagnosis.events import names
 from cuwheel.diagnosis.known import ALWAYS
 from cuwheel.diagnosis.pattern import PatternError, check_pattern, fold
-from cuwheel.diagnosis.rows import CauseFile, Readings, Shared, Ways
+from cuwheel.diagnosis.rows import CauseFile, FixRow, Readings, Shared, Ways, placeholders
 from cuwheel.errors import FactsError
 from cuwheel.support import codec
 from cuwheel.support.finding import find_rule
@@ -21,7 +20,7 @@ from cuwheel.support.finding import find_rule
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from cuwheel.diagnosis.rows import FixRow, Way
+    from cuwheel.diagnosis.rows import Way
 
 FOLDER = Path(__file__).with_name("causes")
 _READINGS = "readings.toml"
@@ -151,7 +150,7 @@ def _instead_problems(file: CauseFile, known: _Names) -> Iterator[str]:
 
 
 def _fix_problems(file: CauseFile, known: _Names) -> Iterator[str]:
-    if not any(placeholders(fix.text) <= ALWAYS and not fix.when for fix in file.fix):
+    if not any(fix.fills <= ALWAYS and not fix.when for fix in file.fix):
         yield "has no fix that holds whatever is known"
     for fix in file.fix:
         yield from _text_problems(fix, known)
@@ -161,7 +160,7 @@ def _text_problems(row: FixRow | Way, known: _Names) -> Iterator[str]:
     if not row.source:
         yield f"{row.text[:40]!r} has no source"
     try:
-        unknown = placeholders(row.text) - known.fillable
+        unknown = (row.fills if isinstance(row, FixRow) else placeholders(row.text)) - known.fillable
     except ValueError as error:
         yield f"{row.text[:40]!r}: {error}"
     else:
@@ -189,10 +188,6 @@ def is_rule(name: str) -> bool:
         return bool(find_rule(name))
     except KeyError:
         return False
-
-
-def placeholders(text: str) -> frozenset[str]:
-    return frozenset(name for _, name, _, _ in string.Formatter().parse(text) if name is not None)
 
 
 def _held(files: Iterable[CauseFile]) -> frozenset[str]:

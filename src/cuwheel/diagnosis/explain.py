@@ -15,11 +15,11 @@ from msgspec.structs import replace
 from cuwheel.diagnosis import known as known_
 from cuwheel.diagnosis import register
 from cuwheel.diagnosis.case import Diagnosis, Heard, WayOut
-from cuwheel.diagnosis.causes import ANY_CAUSE, knowledge, placeholders
+from cuwheel.diagnosis.causes import ANY_CAUSE, knowledge
 from cuwheel.diagnosis.confidence import CERTAIN, SHOWN, said, together
 from cuwheel.diagnosis.events import event, is_compiler_call
 from cuwheel.diagnosis.known import ALWAYS, CONDITIONS
-from cuwheel.diagnosis.rows import CauseFile
+from cuwheel.diagnosis.rows import CauseFile, placeholders
 from cuwheel.diagnosis.text import Hit, Search
 from cuwheel.facts import versions
 from cuwheel.support.finding import Cause, Evidence, Fix
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from cuwheel.diagnosis.rows import FixRow, Relation, Way, Ways
     from cuwheel.diagnosis.text import Log
     from cuwheel.machine.profile import MachineProfile
+    from cuwheel.support.finding import ShellName
     from cuwheel.verdicts.verdict import Verdict
 
 
@@ -202,8 +203,8 @@ def _ruled_out(found: _Found, known: Known) -> bool:
 def _may_be(found: _Found, known: Known) -> bool:
     """Whether something that the log does not show itself is possible where it happened."""
     here, places = known.situations, found.file.places
-    windows = "windows" not in here or runs_on_windows(found.file.when)
-    return windows and not _ruled_out(found, known) and (not places or bool(here.intersection(places)))
+    visible = not here.intersection(found.file.when_unless)
+    return visible and not _ruled_out(found, known) and (not places or bool(here.intersection(places)))
 
 
 def _settled(found: Sequence[_Found]) -> Iterator[_Found]:
@@ -231,7 +232,7 @@ def _yields(found: _Found) -> bool:
 def _cause(found: _Found, search: Search, known: Known) -> Cause:
     known = known.with_versions(_held(found))
     seen = [fix for each in known.findings if each.rule in found.file.rules for fix in each.fixes]
-    told = [*seen, *(Fix(text=text) for text in fixes(found.file.fix, known.filled(), known, search))]
+    told = [*seen, *fixes(found.file.fix, known.filled(), known, search)]
     return Cause(
         id=found.id,
         confidence=round(found.confidence, 2),
@@ -251,56 +252,37 @@ def _evidence(hits: tuple[Hit, ...], log: Log) -> Iterator[Evidence]:
 
 # Which of a cause's fixes are told: those for this situation, that run there, the most specific first.
 
-# Programs, files and variables that Windows has not, cuwheel's own verbs that do not run there among them.
-_NOT_ON_WINDOWS = re.compile(
-    r"\b(?:apt|apt-get|dnf|yum|sudo|ldconfig|ldd|chmod|chown|usermod|modprobe|nvidia-modprobe|systemctl|dkms|dmesg|lsmod"
-    r"|rmmod|nvidia-ctk|update-alternatives|auditwheel|patchelf|objdump|readelf|strace|gcc|g\+\+|glibc|libstdc\+\+)\b"
-    r"|`(?:export|unset|which|ls|env|df|free|source|find|grep|ln|rm|ulimit) |`ls`|\bLD_(?:LIBRARY_PATH|PRELOAD)\b"
-    r"|\.bashrc|\$(?:CUDA_HOME|PATH|CONDA_PREFIX|HOME)|(?<![\w.:])/(?:usr|etc|opt|lib|lib64|dev|proc|sys|tmp|var)\b|\.so\b"
-    r"|\bcuwheel (?:toolchain|build|repair|slim|verify)\b|\b(?:NVCC_CCBIN|CUDAHOSTCXX)\b"
-)
-
-
-# What only a build of torch reads.
 _OF_PTX = ("compiled-by-driver", "ptx-newer-than-driver")  # rules of `check`
-_OF_TORCH = re.compile(r"\bTORCH_[A-Z]|\btorch's\b|cpp_extension|\bMAX_JOBS\b")
-_SET, _PERCENT = re.compile(r"`set (\w+)=([^`]+)`"), re.compile(r"%(\w+)%")
 _PS = re.compile(r"(?:\([\w.-]+\) )?PS [A-Za-z]:\\[^>]*>")  # PowerShell's prompt
-_VARIABLE = r"$env:\g<1>"
 
 
-def runs_on_windows(text: str) -> bool:
-    return not _NOT_ON_WINDOWS.search(text)
+def _shell_of(known: Known, search: Search) -> ShellName:
+    """The shell that is typed into where the log was made."""
+    if "windows" not in known.situations:
+        return "posix"
+    return "powershell" if any("PS " in line and _PS.match(line) for line in search.log.lines) else "cmd"
 
 
-def _in_powershell(text: str) -> str:
-    """`set A=%B%` as PowerShell has it."""
-    return _SET.sub(lambda match: f'`$env:{match[1]} = "{_PERCENT.sub(_VARIABLE, match[2])}"`', text)
-
-
-def fixes(rows: tuple[FixRow, ...], filled: dict[str, str], known: Known, search: Search) -> Iterator[str]:
+def fixes(rows: tuple[FixRow, ...], filled: dict[str, str], known: Known, search: Search) -> Iterator[Fix]:
     """Those for this situation, the specific ones first; a general one that a specific one says better is last."""
-    powershell = "windows" in known.situations and any("PS " in line and _PS.match(line) for line in search.log.lines)
-    for fix in sorted((row for row in rows if _fits(row, filled, known, search)), key=_order):
-        text = fix.text.format_map(filled)
-        yield _in_powershell(text) if powershell else text
+    shell = _shell_of(known, search)
+    for row in sorted((row for row in rows if _fits(row, filled, known, search)), key=_order):
+        yield row.filled(filled, shell)
 
 
 def _order(row: FixRow) -> tuple[bool, bool]:
     """Inside a build its own options come first."""
-    return "build" not in row.when, not (placeholders(row.text) - ALWAYS or row.shown)
+    return "build" not in row.when, not (row.fills - ALWAYS or row.shown)
 
 
 def _fits(fix: FixRow, filled: dict[str, str], known: Known, search: Search) -> bool:
     return (
         known.situations.issuperset(fix.when)
         and not known.situations.intersection(fix.unless)
-        and placeholders(fix.text) <= filled.keys()
+        and fix.fills <= filled.keys()
         and not (fix.unless_known and filled.keys() >= set(fix.unless_known))
         and all(CONDITIONS[name](known) for name in fix.holds)
         and (not fix.shown or any(map(search.has, fix.shown)))
-        and ("windows" not in known.situations or runs_on_windows(fix.text))
-        and not (known.situations >= {"cargo"} and "torch" not in known.situations and _OF_TORCH.search(fix.text))
     )
 
 

@@ -190,6 +190,8 @@ def _settled(known: Known) -> frozenset[Situation]:
         situations.update(("jetson",) if known.is_jetson else ())
     if "wsl" in situations:
         situations.discard("windows")
+    if "cargo" in situations and "torch" not in situations:
+        situations.add("cargo-alone")
     return frozenset(situations)
 
 

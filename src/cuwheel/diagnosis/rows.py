@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
+import string
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -11,6 +14,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from cuwheel.support import codec
+from cuwheel.support.finding import Change, Fix, ShellName
+
+
+def placeholders(text: str) -> frozenset[str]:
+    return frozenset(name for _, name, _, _ in string.Formatter().parse(text) if name is not None)
+
 
 _NAMED = re.compile(r"<@([\w-]+)>")
 _ERRORS = Path(__file__).with_name("errors.toml")  # CUDA's errors in the words of many programs, for all causes
@@ -18,7 +27,7 @@ _STATEMENTS = Path(__file__).with_name("statements.toml")
 Relation: TypeAlias = Literal["too-old", "too-new", "other"]
 Situation: TypeAlias = Literal[
     "linux", "windows", "macos", "wsl", "jetson", "arm64", "container", "conda", "apt", "torch", "bitsandbytes", "jax",
-    "cargo", "cmake", "build"
+    "cargo", "cargo-alone", "cmake", "build"
 ]  # fmt: skip
 
 
@@ -67,17 +76,38 @@ class FactChange(Struct, frozen=True, kw_only=True):
 class FixRow(Struct, frozen=True, kw_only=True):
     """`text`: with {names} that `known` fills; a fix with one that nobody knows is left out.
 
+    `commands`: lines as sh has them, with {names} too, which are filled in after the line was taken apart: a value
+    with a blank in it stays one word. `changes`: what is different afterwards (see `Fix`).
+
     `unless_known`: names that, where all of them are known, a better fix has use for. `shown`: it is for a log that
     has one of these texts, and then goes before those for any. `holds`: facts (see `conditions`) that must be so.
     """
 
     text: str
     source: str
+    commands: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
     shown: tuple[str, ...] = ()
     unless_known: tuple[str, ...] = ()
     when: tuple[Situation, ...] = ()
     unless: tuple[Situation, ...] = ()
     holds: tuple[str, ...] = ()
+
+    @property
+    def fills(self) -> frozenset[str]:
+        """The names in its text and commands that a log or a machine has to fill."""
+        return placeholders(self.text).union(*map(placeholders, self.commands))
+
+    def filled(self, names: Mapping[str, str], shell: ShellName) -> Fix:
+        return Fix(
+            text=self.text.format_map(names),
+            commands=tuple(tuple(word.format_map(names) for word in shlex.split(command)) for command in self.commands),
+            changes=self.changes,
+            needs=(*self.when, *self.holds),
+            unless=(*self.unless, *self.unless_known),
+            fills=tuple(sorted(self.fills)),
+            shell=shell,
+        )
 
 
 class Example(Struct, frozen=True, kw_only=True):
@@ -112,7 +142,8 @@ class CauseFile(Struct, frozen=True, kw_only=True):
     `explained_by`: causes that make this one a mere consequence where both are found.
 
     `when`: what shows that it is this one, which people look at where it might be another. `instead`: causes that show
-    themselves by the same messages, the likeliest first. `places`: situations in one of which it may be that instead.
+    themselves by the same messages, the likeliest first. `places`: situations in one of which it may be that instead;
+    `when_unless`: those in which nobody can look at what `when` says.
 
     `ruled_out_by`: facts (see `conditions`) with which it cannot be the cause. `rules`: those of `doctor` that find the
     same on a machine: what they found is a fact, and their fix goes first.
@@ -130,6 +161,7 @@ class CauseFile(Struct, frozen=True, kw_only=True):
     examples: tuple[str, ...] = ()
     explained_by: tuple[str, ...] = ()
     when: str = ""
+    when_unless: tuple[Situation, ...] = ()
     instead: tuple[str, ...] = ()
     places: tuple[Situation, ...] = ()
     ruled_out_by: tuple[str, ...] = ()

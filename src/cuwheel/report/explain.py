@@ -21,8 +21,6 @@ _EVIDENCE = 1  # lines of the log that prove a cause; --verbose shows all
 _FIXES = 2
 _LONGEST_PROOF = 140
 _PLACE = re.compile(r"^(?:[A-Za-z]:)?[\\/][^\s:]*[\\/](?=[^\s:\\/]+[:(]\d)")
-# A fix that ends in commands: `this nvcc takes GCC up to 12: `apt install g++-12`, then `export …``.
-_COMMANDS_LAST = re.compile(r"(?P<prose>[^`]+[:,]) (?P<commands>`[^`]+ [^`]+`(?:,? (?:then|and) `[^`]+ [^`]+`)*)\.?")
 _SHOWN_LINES = 12  # lines of what a call printed
 _LESS_LIKELY = 0.5  # of the first one's confidence: less likely causes are shown only with --verbose
 
@@ -65,14 +63,15 @@ def _proof_and_fixes(cause: Cause, *, verbose: bool) -> Iterator[Block]:
     width = max(len("cause"), *(len(f"line {each.line}") for each in lines), 0)
     rows = [Row(f"line {each.line}".ljust(width), each.text if verbose else _clipped(each.text)) for each in lines]
     rows += [Row("when".ljust(width), cause.when)] if cause.when else []
-    for index, fix in enumerate(cause.fix if verbose else cause.fix[:_FIXES]):
+    for index, fix in enumerate(cause.fixes if verbose else cause.fixes[:_FIXES]):
         name = ("or" if index else "fix").ljust(width)
-        if found := _COMMANDS_LAST.fullmatch(fix):
-            yield Facts((*rows, Row(name, found["prose"].rstrip(":, "))))
-            yield Verbatim(tuple(f"{'':{width + 6}}{each}" for each in re.findall("`([^`]+)`", found["commands"])))
+        rows.append(Row(name, fix.text))
+        if fix.commands:
+            yield Facts(tuple(rows))
+            yield Verbatim(
+                tuple(f"{'':{width + 6}}{quoting.command_of_fix(words, fix.shell)}" for words in fix.commands)
+            )
             rows = []
-        else:
-            rows.append(Row(name, fix))
     more = "" if verbose else "; other ways: --verbose"
     yield Facts((*rows, Row("cause".ljust(width), f"{cause.id} ({wording.percent(cause.confidence)}){more}")))
 

@@ -66,7 +66,9 @@ def _findings(block: Findings) -> str:
         lines += [f"  - {_line(item)}" for item in each.evidence]
         for index, fix in enumerate(each.fixes):
             lines.append(f"  - {'or' if index else 'fix'}: {_line(fix.text)}".rstrip())
-            lines += [f"    `{wording.printable_line(quoting.command_of_fix(words))}`" for words in fix.commands]
+            lines += [
+                f"    `{wording.printable_line(quoting.command_of_fix(words, fix.shell))}`" for words in fix.commands
+            ]
     return "\n".join(lines)
 
 

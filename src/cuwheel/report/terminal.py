@@ -306,7 +306,7 @@ def _finding(item: Finding) -> RenderableType:
 
 def _fix(fix: Fix, mark: str) -> list[RenderableType]:
     """Its text wrapped, its commands each on a line of its own that can be copied."""
-    commands = [wording.printable_line(quoting.command_of_fix(each)) for each in fix.commands]
+    commands = [wording.printable_line(quoting.command_of_fix(each, fix.shell)) for each in fix.commands]
     if fix.text or not commands:
         return [
             _Words(wording.printable_text(fix.text), inside=4, mark=mark),

@@ -36,6 +36,7 @@ Change: TypeAlias = Literal[
     "machine",
 ]
 Words: TypeAlias = tuple[str, ...]
+ShellName: TypeAlias = Literal["", "posix", "cmd", "powershell"]  # empty: the reader's own
 
 
 class Fix(Struct, frozen=True, kw_only=True):
@@ -46,7 +47,7 @@ class Fix(Struct, frozen=True, kw_only=True):
     `unset NAME` set variables of that shell. `changes`: what is different afterwards.
 
     `needs`, `unless` and `fills` are ids of facts: what must be there, what shows that it is done already or cannot
-    work, and what was put into its words.
+    work, and what was put into its words. `shell`: where the commands are typed, if that is not where they are read.
     """
 
     text: str = ""
@@ -55,6 +56,7 @@ class Fix(Struct, frozen=True, kw_only=True):
     needs: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()
     fills: tuple[str, ...] = ()
+    shell: ShellName = ""
 
     @property
     def words(self) -> str:

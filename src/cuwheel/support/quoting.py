@@ -51,6 +51,10 @@ _POWERSHELL_BARE = lazy_pattern(r"[A-Za-z_/\\][\w./\\-]*|-[A-Za-z-]+", re.ASCII)
 _POWERSHELL_QUOTE = lazy_pattern("['\u2018\u2019\u201a\u201b]")  # it takes typographic ones for single quotes too
 _PLAIN_NAME = lazy_pattern(r"[A-Za-z_]\w*", re.ASCII)
 _POSIX_SPECIAL = lazy_pattern(r'[\\"$`]')
+_POWERSHELL_SPECIAL = lazy_pattern(r'["$`]')
+_VARIABLE = lazy_pattern(r"\$(?!ORIGIN|LIB\b|PLATFORM)([A-Z][A-Z0-9_]*)", re.ASCII)  # the loader has names of its own
+_OF_CMD = r"%\g<1>%"
+_LIST_OF_FOLDERS = lazy_pattern(r":(?=\$[A-Z])")
 _HOME = lazy_pattern(r"(?<![^\s:])~(?=[/\\])")  # as a machine profile has it
 # Programs of Windows that people type into.
 _SHELLS: dict[str, Shell] = {
@@ -91,20 +95,44 @@ def here(words: Sequence[str]) -> str:
         return windows(words)
 
 
-def command_of_fix(words: Sequence[str], shell: Shell | None = None) -> str:
-    """A command of a `Fix` for the shell that cuwheel was started from, in which `export` and `unset` are its own."""
+def command_of_fix(words: Sequence[str], shell: Shell | Literal[""] = "") -> str:
+    """A command of a `Fix` as a shell takes it, by default the one that cuwheel was started from.
+
+    In its words `export` and `unset` are the shell's own, and `$NAME` is a variable of it, with capitals alone:
+    `$ORIGIN` is the loader's.
+    """
     shell = shell or shell_here()
     if words[0] == "export" and all("=" in word for word in words[1:]):
         pairs = [word.partition("=")[::2] for word in words[1:]]
-        before = [name for name, value in pairs if value.endswith(f":${name}")]
-        values = {name: value.removesuffix(f":${name}") for name, value in pairs}
-        return set_variables(values, shell, prepend=before)
+        if shell == "posix":
+            return "export " + " ".join(f"{name}={_with_variables(value, shell)}" for name, value in pairs)
+        pairs = [(name, _LIST_OF_FOLDERS.sub(";", value)) for name, value in pairs]
+        if shell == "cmd":
+            return " && ".join(f"set {_with_variables(f'{name}={value}', shell)}" for name, value in pairs)
+        return "; ".join(f"$env:{name} = {_with_variables(value, shell)}" for name, value in pairs)
     if words[0] == "unset":
         return ("; " if shell == "powershell" else " && ").join(unset_variable(name, shell) for name in words[1:])
+    if any(map(_VARIABLE.search, words)):
+        quote = _WORDS[shell]
+        return " ".join(_with_variables(word, shell) if _VARIABLE.search(word) else quote(word) for word in words)
     try:
         return command(words, shell)
     except UsageError:  # a line break, which cmd.exe does not take: to be read at least
         return windows(words)
+
+
+def _with_variables(word: str, shell: Shell) -> str:
+    """A word in double quotes, in which the shell puts in its variables and reads nothing else."""
+    if shell == "cmd":
+        return f'"{_VARIABLE.sub(_OF_CMD, word)}"'
+    parts = _VARIABLE.split(word)  # text and names by turns
+    special, before = (_POSIX_SPECIAL, "$") if shell == "posix" else (_POWERSHELL_SPECIAL, "$env:")
+    escape = "\\" if shell == "posix" else "`"
+    spelled = [
+        f"{before}{part}" if index % 2 else special.sub(lambda match: escape + match[0], part)
+        for index, part in enumerate(parts)
+    ]
+    return f'"{"".join(spelled)}"'
 
 
 def shell_here() -> Shell:
@@ -391,6 +419,11 @@ _SETTERS: dict[Shell, Callable[[str, str, bool], str]] = {
     "posix": _posix_setter,
     "cmd": _cmd_setter,
     "powershell": _powershell_setter,
+}
+_WORDS: dict[Shell, Callable[[str], str]] = {
+    "posix": _posix_word,
+    "cmd": _cmd_word,
+    "powershell": _powershell_word,
 }
 _SCRIPTS: dict[Shell, Callable[[Script], Iterator[str]]] = {
     "posix": _posix_script,

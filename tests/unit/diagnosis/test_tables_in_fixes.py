@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from cuwheel.diagnosis.causes import knowledge
 from cuwheel.diagnosis.explain import explain
 from cuwheel.diagnosis.text import parse
+from cuwheel.support import quoting
 from cuwheel.verdicts.machine_rules import examine
 from tests.unit.verdicts.machines import MACHINES
 
+if TYPE_CHECKING:
+    from cuwheel.support.finding import Fix
+
 NOT_FOUND = "cannot open shared object file: No such file or directory"
+
+
+def shown(fix: Fix) -> str:
+    """Text and commands as a person reads them, in the shell that the log is of."""
+    return ": ".join(
+        filter(None, (fix.text, " ".join(quoting.command_of_fix(each, fix.shell) for each in fix.commands)))
+    )
 
 
 def fixes(log: str, cause: str) -> str:
     found = explain(parse(log)).causes[0]
     assert found.id == cause
-    return "\n".join(found.fix)
+    return "\n".join(map(shown, found.fixes))
 
 
 @pytest.mark.parametrize(
@@ -98,7 +111,7 @@ def fixes(log: str, cause: str) -> str:
             "nvcc fatal   : Unsupported gpu architecture 'compute_35'\n"
             "Cuda compilation tools, release 12.4, V12.4.131\n",
             "gpu-architecture-removed",
-            "take sm_35 out of it: `unset NVCC_APPEND_FLAGS`",
+            "take sm_35 out of it: unset NVCC_APPEND_FLAGS",
             "nobody",
             id="the variable that asks for it",
         ),

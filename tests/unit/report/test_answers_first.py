@@ -43,7 +43,7 @@ def test_a_cause_its_proof_and_commands_to_copy(tmp_path: Path, capsys: pytest.C
     assert said[1].startswith("  line 2  host_config.h:132:2: error: #error -- unsupported GNU version!")
     commands = [line.strip() for line in said if line.startswith(" " * 12)]
     assert "apt install g++-12" in commands
-    assert "export NVCC_PREPEND_FLAGS='-ccbin g++-12' CUDAHOSTCXX=g++-12" in commands
+    assert 'export NVCC_PREPEND_FLAGS="-ccbin g++-12" CUDAHOSTCXX="g++-12"' in commands
     assert said[-1].endswith("host-compiler-too-new (99 %); other ways: --verbose")
 
 

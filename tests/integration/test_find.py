@@ -17,12 +17,14 @@ from packaging.requirements import Requirement
 from cuwheel import api
 from cuwheel.cli import main
 from cuwheel.delivery import best_candidate, search_policy
+from cuwheel.delivery.find_answer import Find, FoundFile
 from cuwheel.delivery.request import FindRequest
 from cuwheel.delivery.search_policy import Limits
 from cuwheel.device_code import wheel_facts
 from cuwheel.errors import EXIT_UNKNOWN, UnknownNameError
 from cuwheel.machine import fleet, probe
 from cuwheel.machine.fleet import Machine, Refinement
+from cuwheel.report import find as find_report
 from cuwheel.report.answer import SCHEMAS
 from cuwheel.support.answer import to_json
 from cuwheel.wheel.file import WheelFile
@@ -32,8 +34,6 @@ from tests.unit.verdicts.machines import MACHINES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from cuwheel.delivery.find_answer import Find
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "bin"
 LINUX = Refinement(os="linux", cpu="x86_64", glibc="2.36", python="3.11", driver="580.65.06")
@@ -341,6 +341,78 @@ def test_an_index_that_lists_more_than_anybody_reads(facts: bool, monkeypatch: p
     reasons = [each.reasons[0] for each in found.candidates]
     assert len(reasons) == 200
     assert sum("name a version to ask about this one" in each for each in reasons) == 190
+
+
+def test_pre_releases_that_are_passed_over_are_named(wheels: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    folder = wheels[0].parent
+    for version in ("3.1rc1", "3.1rc2", "2.9b1", "3.2.dev5"):
+        _wheel(folder, version, NATIVE)
+    _wheel(folder, "3.3rc1", NATIVE, "py3-none-win_amd64")
+    place: Any = {"find_links": [str(folder)], "no_index": True}
+    answer = _find(**place)
+    assert (_chosen(answer), answer.previews) == ("3.0", ("3.2.dev5", "3.1rc2", "3.1rc1"))
+    assert not {each.version for each in answer.candidates} & set(answer.previews)
+    every = _find(pre=True, **place)
+    assert (_chosen(every), every.previews) == ("3.2.dev5", ())
+    assert _chosen(_find("demo>=3.1rc1", **place)) == "3.2.dev5"
+    words = ["find", "demo", "--find-links", str(folder), "--no-index", "--on", "h100", "--driver", "580.65.06"]
+    words += ["--set", "python=3.11,os=linux,cpu=x86_64"]
+    assert main(words) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "passed over, since they are pre-releases: 3.2.dev5, 3.1rc2, 3.1rc1 (--pre takes them, too)" in shown
+    assert main([*words, "--pre"]) == 0
+    assert "cuwheel install demo==3.2.dev5" in capsys.readouterr().out
+
+
+def test_without_a_python_the_wheel_is_for_the_one_of_the_environment(
+    tmp_path: Path, given: Callable[..., None]
+) -> None:
+    """Somebody who names a GPU alone installs into this environment."""
+    own, other = (tmp_path / name / "lib" / f"python{name}" / "site-packages" for name in ("3.10", "3.12"))
+    for folder in (own, other):
+        folder.mkdir(parents=True)
+    for name in ("cp310", "cp312"):
+        _wheel(tmp_path / "dist", "1.0", NATIVE, f"{name}-{name}-manylinux_2_28_{fleet.cpu_here()}")
+    _wheel(tmp_path / "dist", "2.0", NATIVE, f"cp312-cp312-manylinux_2_28_{fleet.cpu_here()}")
+    place: Any = {"refine": None, "find_links": [str(tmp_path / "dist")], "no_index": True}
+    given(VIRTUAL_ENV=tmp_path / "3.10")
+    (taken,) = (each for each in _find(**place).candidates if each.chosen)
+    assert (taken.version, "cp310" in taken.file) == ("1.0", True)
+    assert any("Python 3.10" in each for each in taken.conditions), "nobody said so"
+    given(VIRTUAL_ENV=tmp_path / "3.12")
+    assert _chosen(_find(**place)) == "2.0"
+    given(VIRTUAL_ENV=tmp_path / "3.10")
+    assert _chosen(_find(**{**place, "refine": Refinement(python="3.12")})) == "2.0"
+
+
+def test_wheels_for_other_systems_say_which(tmp_path: Path) -> None:
+    _wheel(tmp_path / "dist", "1.0", NATIVE)
+    others = {"macosx_11_0_arm64": "macOS", "musllinux_1_2_x86_64": "Linux with musl", "android_21_arm64": "Android"}
+    for number, tag in enumerate(others):
+        _wheel(tmp_path / "dist", f"2.{number}", NATIVE, f"py3-none-{tag}")
+    answer = _find(find_links=[str(tmp_path / "dist")], no_index=True)
+    told = [each.reasons for each in answer.candidates if not each.chosen]
+    assert told == [(f"the operating system is linux, not {name}",) for name in reversed(others.values())]
+
+
+def test_every_condition_is_shown_and_many_are_counted() -> None:
+    conditions = tuple(f"lib{number}.so.{number} can be found somewhere in the environment" for number in range(9))
+    listed: Any = {"file": "demo-1.0-py3-none-any.whl", "url": "", "sha256": None, "size": None, "kind": "wheel"}
+    chosen = FoundFile(**listed, version="1.0", index="", outcome="native", chosen=True, conditions=conditions)
+    answer = Find(name="demo", machines=(), candidates=(chosen,), downloaded=0)
+    for verbose in (False, True):
+        document = find_report.document(answer, verbose=verbose)
+        shown = " ".join(str(row.value) for block in document.blocks for row in getattr(block, "rows", ()))
+        assert all(f"lib{number}.so.{number}" in shown for number in range(9))
+        assert ("and 3 more: lib6.so.6" in shown) is not verbose
+
+
+def test_conditions_are_the_same_in_whatever_order_machines_are_named(tmp_path: Path) -> None:
+    _wheel(tmp_path / "dist", "1.0", NATIVE)
+    place: Any = {"find_links": [str(tmp_path / "dist")], "no_index": True, "refine": replace(LINUX, driver=None)}
+    one, other = (_find(on=on, **place).candidates[0].conditions for on in (["h100", "a100"], ["a100", "h100"]))
+    assert one == other
+    assert one
 
 
 def test_wheels_for_another_system_have_to_be_asked_for(tmp_path: Path) -> None:

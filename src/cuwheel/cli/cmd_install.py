@@ -33,11 +33,11 @@ PLACES = group(
         field="catalogues",
         many=True,
     ),
+    Option("--pre", "also take pre-releases, as installers do with this option"),
     Option("--no-index", "do not use the configured indexes, only the places that are named"),
     Option("--budget SIZE", "download at most this much to read wheels (default: 300MB)", values.size),
     more=True,
 )
-_PREVIEWS = {"--pre": "a requirement that names a preview takes all of them: 'torch>=2.12.0rc1'"}
 GONE = {**REFINEMENT_GONE, "--gpu": "CUDA_VISIBLE_DEVICES=NUMBER before the command"}
 _ALL = Option("--all", "judge every release, do not stop at the first that runs", field="all_releases")
 
@@ -66,7 +66,7 @@ exit status: 0 there is one that runs, 1 there is none""",
     (NAME, *MACHINES, INDEX, PLACES._replace(rows=(*PLACES.rows, _ALL)), REFINEMENT),
     _find,
     gone=GONE,
-    dropped={**PAGE_DROPPED, **_PREVIEWS},
+    dropped=PAGE_DROPPED,
 )
 
 
@@ -211,6 +211,6 @@ exit status: 0 installed, 1 nothing runs, a change was refused, or put back""",
         "--wheel-only": "--fallback older,cpu",
         "--no-cpu": "--fallback older,source",
     },
-    dropped={**PAGE_DROPPED, **_PREVIEWS},
+    dropped=PAGE_DROPPED,
     refuse=_refuse,
 )

@@ -26,8 +26,9 @@ from cuwheel.delivery.request import FindRequest
 from cuwheel.delivery.search_policy import Policy, Skip
 from cuwheel.errors import CuwheelError
 from cuwheel.facts import versions
-from cuwheel.machine import fleet
+from cuwheel.machine import fleet, python_environment
 from cuwheel.machine.fleet import Machine, Refinement, with_platform
+from cuwheel.machine.world import World
 from cuwheel.network import client
 from cuwheel.network.transfer import Budget, OverBudgetError, TooSlowError
 from cuwheel.support import limited, log
@@ -82,7 +83,7 @@ class Choice(Struct, frozen=True, kw_only=True):
     """What is taken for one requirement, and all that was found for it: nothing where `taken` and `build` are None.
 
     `wanted`: as somebody wrote it; `requirement`: the same, parsed, perhaps without versions that were tried before.
-    `rulings`: the best first. `downloaded`, `releases`, `stopped`: as in `Find`.
+    `rulings`: the best first. `downloaded`, `releases`, `stopped`, `previews`: as in `Find`.
     `build`: what would be built, in a dry run. `fallback`: what it is instead of the newest release's wheel, and `why`.
     """
 
@@ -95,6 +96,7 @@ class Choice(Struct, frozen=True, kw_only=True):
     downloaded: int = 0
     releases: int = 0
     stopped: Stopped | None = None
+    previews: tuple[str, ...] = ()
     build: PlannedBuild | None = None
     fallback: Fallback | None = None
     why: str = ""
@@ -136,6 +138,7 @@ class Choice(Struct, frozen=True, kw_only=True):
             releases=self.releases,
             judged=len({each.release for each in self.rulings if each.known_from}),
             stopped=self.stopped,
+            previews=self.previews,
             elsewhere=tuple(self._elsewhere()),
         )
 
@@ -203,24 +206,45 @@ def find(search: Search, wanted: Requirement, *, shallow: bool = False) -> Choic
         wanted.specifier = limited.specifiers(str(wanted.specifier), prereleases=True)
     before = search.budget.used
     with log.progress(f"asking your indexes for {wanted.name}"):
-        listed = candidates.list_candidates(wanted, search.places, session)
+        listed = candidates.list_all(wanted, search.places, session)
     machines = search.machines
     judge = CandidateJudge(machines, search.env, installed=bool(search.env or not request.on))
-    order = tag_order_of(machines[0])
-    complete = tuple(map(with_platform, machines))  # by_name alone: what nobody said stays a condition
-    by_name = _once_a_build(_preferred([judging.judge_by_name(each, complete) for each in listed], order))
+    complete = _complete(machines, search.env)  # by_name alone: what nobody said stays a condition
+    order = tag_order_of(complete[0])
+    by_name = _once_a_build(_preferred([judging.judge_by_name(each, complete) for each in listed.allowed], order))
     reader = WheelReader(judge, search, by_name)
     policy = Policy(every=request.all_releases, knows_gpu=judge.knows_gpu and not shallow)
     ranked = sorted(_preferred(policy.search(by_name, reader), order), key=attrgetter("rank"))
+    taken = next((each for each in ranked[:1] if each.rank.may_be_taken), None)
+    previews = [judging.judge_by_name(each, complete) for each in listed.previews]
+    newer = {
+        each.candidate.version for each in previews if not each.decided and (not taken or each.release > taken.release)
+    }
     return Choice(
         name=wanted.name,
         requirement=wanted,
         machines=machines,
         rulings=tuple(ranked),
-        taken=next((each for each in ranked[:1] if each.rank.may_be_taken), None),
+        taken=taken,
+        previews=tuple(map(str, sorted(newer, reverse=True))),
         downloaded=search.budget.used - before,
         releases=len({each.release for each in by_name if not each.decided}),
         stopped=reader.stopped,
+    )
+
+
+def _is_older(one: Ruling, other: Ruling) -> bool:
+    return one.candidate.version < other.candidate.version
+
+
+def _complete(machines: Sequence[Machine], env: Path | None) -> tuple[Machine, ...]:
+    """What nobody said of system, processor and Python is as here: somebody asks for another GPU alone."""
+    if all(each.python for each in machines):
+        return tuple(map(with_platform, machines))
+    here, _ = python_environment.locate(World.here(), env)
+    return tuple(
+        each if each.python else replace(each, python=here.version, free_threaded=here.free_threaded)
+        for each in map(with_platform, machines)
     )
 
 

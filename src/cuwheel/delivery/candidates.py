@@ -359,8 +359,20 @@ def no_such_release(requirement: Requirement, where: Places, session: client.Ses
     return UnknownNameError("release", name, hint=f"your indexes have {known}: cuwheel find {requirement.name}")
 
 
+class Listed(NamedTuple):
+    """`previews`: pre-releases that the requirement would allow if it named one."""
+
+    allowed: tuple[Candidate, ...]
+    previews: tuple[Candidate, ...]
+
+
 def list_candidates(requirement: Requirement, where: Places, session: client.Session) -> tuple[Candidate, ...]:
-    """All that the requirement allows, each file once; the first place that lists one decides where it comes from."""
+    """All that the requirement allows."""
+    return list_all(requirement, where, session).allowed
+
+
+def list_all(requirement: Requirement, where: Places, session: client.Session) -> Listed:
+    """Each file once; the first place that lists one decides where it comes from."""
     project = normalised(requirement.name)
     links = [(each, functools.partial(_of_links, each, session)) for each in where.find_links]
     own = [(each, functools.partial(_of_index, each, project, session)) for each in where.own]
@@ -388,7 +400,7 @@ def list_candidates(requirement: Requirement, where: Places, session: client.Ses
         searched = " or ".join(place for place, _ in (*own, *asked))
         searched = f"{searched} has none: check the spelling, or name" if searched else "there is no index to ask: name"
         raise UnknownNameError("package", requirement.name, hint=f"{searched} its index with --index")
-    return tuple(_allowed(requirement, found.values()))
+    return _allowed(requirement, found.values())
 
 
 def _ask_all(
@@ -483,12 +495,12 @@ def _candidate(listing: IndexFile, project: str, index: str) -> Candidate | None
     return None
 
 
-def _allowed(requirement: Requirement, found: Iterable[Candidate]) -> Iterator[Candidate]:
+def _allowed(requirement: Requirement, found: Iterable[Candidate]) -> Listed:
     """Previews only where they are asked for, or where there is nothing else; withdrawn files only by their version."""
-    everything = list(found)
-    fitting = [each for each in everything if requirement.specifier.contains(each.version, prereleases=True)]
+    fitting = [each for each in found if requirement.specifier.contains(each.version, prereleases=True)]
+    if any(each.operator in ("==", "===") for each in requirement.specifier):
+        fitting = [replace(each, listing=replace(each.listing, yanked=None)) for each in fitting]
     finished = [each for each in fitting if not each.version.is_prerelease]
-    asked = requirement.specifier.prereleases or not finished
-    exact = any(each.operator in ("==", "===") for each in requirement.specifier)
-    for each in fitting if asked else finished:
-        yield each if not exact else replace(each, listing=replace(each.listing, yanked=None))
+    if requirement.specifier.prereleases or not finished:
+        return Listed(tuple(fitting), ())
+    return Listed(tuple(finished), tuple(each for each in fitting if each.version.is_prerelease))

@@ -110,6 +110,7 @@ class Find(Answer, frozen=True, kw_only=True):
 
     `releases`: how many have a wheel for such a machine; `judged`: how many of these were looked into. `stopped`: why
     it ended before it knew the best: the budget was spent, the server was too slow, or somebody pressed Ctrl-C.
+    `previews`: pre-releases that were passed over and are newer than what is chosen; `--pre` takes them, too.
     `elsewhere`: for a Jetson that none is known to serve, where its wheels come from. `extras`: that were asked for.
     """
 
@@ -121,6 +122,7 @@ class Find(Answer, frozen=True, kw_only=True):
     releases: int = 0
     judged: int = 0
     stopped: Stopped | None = None
+    previews: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
     extras: tuple[str, ...] = ()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -471,8 +472,13 @@ class CandidateJudge:
             yield from (_judged(machine, each.message, self._machines) for each in verdict.findings if not archs)
 
     def _conditions(self, verdicts: Sequence[Verdict]) -> Iterator[str]:
-        for machine, verdict in zip(self._machines, verdicts, strict=True):
-            yield from (_judged(machine, each, self._machines) for each in verdict.conditions)
+        """Each once, with the machines that it is for where that is not all; the order of the machines is no matter."""
+        machines: dict[str, list[str]] = {}
+        for verdict in sorted(verdicts, key=attrgetter("machine")):
+            for each in verdict.conditions:
+                machines.setdefault(each, []).append(verdict.machine)
+        for condition, names in machines.items():
+            yield condition if len(names) == len(self._machines) else f"{', '.join(names)}: {condition}"
 
 
 def _needs(survey: Survey, machine: Machine) -> set[str]:

@@ -13,7 +13,7 @@ from cuwheel.facts.arch import Arch
 from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim
 from cuwheel.report.tables import Facts, Row, short, table
 from cuwheel.support import limited, quoting
-from cuwheel.support.wording import counted, rough_seconds, size
+from cuwheel.support.wording import a_few, counted, rough_seconds, size
 from cuwheel.verdicts import torch_releases
 
 if TYPE_CHECKING:
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 _GROUPS = 12  # reasons
 _LISTED = 3  # versions of a group
 _REASONS = 2
-_CONDITIONS = 6
+_CONDITIONS = 6  # in full; further ones are counted and named in short
+_SHORT = 32
+_PREVIEWS = 3
 
 
 def document(answer: Find, *, verbose: bool) -> Document:
@@ -74,6 +76,9 @@ def document(answer: Find, *, verbose: bool) -> Document:
     if rest := len(others) - len(releases):
         what = "one more file" if rest == 1 else f"{rest:,} more files"
         blocks.append(Paragraph(f"  and {what} of these releases, which serve this machine no better (--verbose)"))
+    if answer.previews:
+        what = a_few(answer.previews, _PREVIEWS)
+        blocks.append(Paragraph(f"  passed over, since they are pre-releases: {what} (--pre takes them, too)"))
     if answer.elsewhere:
         ways = (tuple(each.split(": ", 1)) for each in answer.elsewhere)
         blocks += [Heading("Where wheels for a Jetson come from"), table((short("source"), "how"), ways)]
@@ -104,7 +109,9 @@ def _machine(machine: Machine) -> str:
 def _chosen(chosen: FoundFile, command: str, *, verbose: bool) -> Iterator[Block]:
     yield Verbatim((f"  {command}",))
     by = ": ".join(filter(None, (chosen.outcome, "; ".join(chosen.reasons[:_REASONS]))))
-    needs = [each.partition(" (tag ")[0] for each in chosen.conditions[:_CONDITIONS]]
+    needs = [each.partition(" (tag ")[0] for each in chosen.conditions]
+    if rest := [] if verbose else needs[_CONDITIONS:]:
+        needs = [*needs[:_CONDITIONS], f"and {len(rest)} more: {', '.join(map(_start, rest))}"]
     rows = [] if chosen.needs_a_gpu_to_tell else [Row("by", by)]
     rows += [Row("needs", "\n".join(needs))] if needs else []
     rows += [Row("hint", f"better with {chosen.advice}")] if chosen.advice else []
@@ -113,6 +120,11 @@ def _chosen(chosen: FoundFile, command: str, *, verbose: bool) -> Iterator[Block
     if rows:
         yield Facts(tuple(Row(row.name.ljust(len("needs")), row.value) for row in rows))
     yield Verbatim((f"  file   {chosen.file}", *([f"  from   {chosen.url}"] if verbose else [])))
+
+
+def _start(condition: str) -> str:
+    """What a condition is about: its first words."""
+    return condition if len(condition) <= _SHORT else f"{condition[:_SHORT].rpartition(' ')[0] or condition[:_SHORT]} …"
 
 
 def _torch(releases: Sequence[str]) -> str:

@@ -35,6 +35,8 @@ _OLDEST_MANYLINUX = 5  # minor of glibc 2
 _MANYLINUX = lazy_pattern(r"manylinux_(\d+)_(\d+)_(.+)", re.ASCII)
 _INTERPRETER = lazy_pattern(r"(cp|py|pp)(\d)(\d*)", re.ASCII)
 _NO_GIL = " without the GIL"
+_SYSTEM_NAMES = {"linux": "Linux", "windows": "Windows"}
+_OTHER_SYSTEMS = {"macosx": "macOS", "ios": "iOS", "android": "Android", "musllinux": "Linux with musl"}  # without CUDA
 WINDOWS_CPUS = {"win_amd64": "x86_64", "win_arm64": "aarch64", "win32": "i686"}
 
 
@@ -92,7 +94,10 @@ def _fit(tag: str, machine: Machine) -> Fit:
     wanted = platform_of(platform)
     reasons = (
         (_python_problem(python, abi, machine), _python_words(python, abi)),
-        (_differs("the operating system", machine.os, wanted.os), wanted.os.capitalize() if wanted.os else None),
+        (
+            _differs("the operating system", machine.os, wanted.os),
+            wanted.os[:1].upper() + wanted.os[1:] if wanted.os else None,
+        ),
         (_differs("the processor", machine.cpu, wanted.cpu), wanted.cpu),
         (_glibc_problem(machine.glibc, wanted.glibc), f"glibc {wanted.glibc} or later" if wanted.glibc else None),
     )
@@ -115,6 +120,8 @@ def platform_of(platform: str) -> Platform:
     name, _, cpu = platform.partition("_")
     if name in LEGACY_MANYLINUX:
         return Platform(os="linux", cpu=cpu, glibc=LEGACY_MANYLINUX[name])
+    if name in _OTHER_SYSTEMS:
+        return Platform(os=_OTHER_SYSTEMS[name])
     return Platform(os="linux", cpu=cpu) if name == "linux" else Platform()
 
 

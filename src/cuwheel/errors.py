@@ -28,21 +28,35 @@ def _short(name: str) -> str:
     return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
 
 
-def _listed(problems: Sequence[str], most: int = 1000) -> str:
-    rest = f"\n  and {len(problems) - most:,} more" if len(problems) > most else ""
-    return "".join(f"\n  - {problem}" for problem in problems[:most]) + rest
+def _listed(first: str, problems: Sequence[str], most: int = 1000) -> tuple[str, ...]:
+    rest = [f"  and {len(problems) - most:,} more"] if len(problems) > most else []
+    return (first, *(f"  - {problem}" for problem in problems[:most]), *rest)
 
 
 class CuwheelError(Exception):
-    """Base of all; `meaning` is what the exit-code page says of the class."""
+    """Base of all; `meaning` is what the exit-code page says of the class.
+
+    A message or a hint is one line, or those that it is given: a line feed in one of them is somebody's name.
+    """
 
     exit_code: ClassVar[int]
     meaning: ClassVar[str]
 
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.message: str = message
-        self.hint: str = hint
+    def __init__(self, message: str | Sequence[str], hint: str | Sequence[str] = "") -> None:
+        self.lines: tuple[str, ...] = (message,) if isinstance(message, str) else tuple(message)
+        self.hint_lines: tuple[str, ...] = ((hint,) if hint else ()) if isinstance(hint, str) else tuple(hint)
+        super().__init__(self.message)
+
+    @property
+    def message(self) -> str:
+        return "\n".join(self.lines)
+
+    @property
+    def hint(self) -> str:
+        return "\n".join(self.hint_lines)
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class UsageError(CuwheelError):
@@ -55,17 +69,16 @@ class ConfigurationError(UsageError):
 
     def __init__(self, path: str | Path, problems: Sequence[str], hint: str = "") -> None:
         self.problems: tuple[str, ...] = tuple(problems)
-        listed = _listed(self.problems, _MOST_PROBLEMS)
         count = "one problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
         least = "at least " if len(self.problems) == MOST_SOUGHT else ""  # where the search ended
-        super().__init__(f"{path} has {least}{count}:{listed}", hint)
+        super().__init__(_listed(f"{path} has {least}{count}:", self.problems, _MOST_PROBLEMS), hint)
 
 
 class UnknownNameError(CuwheelError):
     exit_code = 3
     meaning = "a GPU, CUDA version or other name is not in the tables, or means more than one thing"
 
-    def __init__(self, kind: str, name: str, suggestions: Sequence[str] = (), hint: str = "") -> None:
+    def __init__(self, kind: str, name: str, suggestions: Sequence[str] = (), hint: str | Sequence[str] = "") -> None:
         self.kind: str = kind
         self.name: str = name
         self.suggestions: tuple[str, ...] = tuple(suggestions)
@@ -82,8 +95,7 @@ class NotInstalledError(UnknownNameError):
         hint = f"from your index: {short}==VERSION; which release runs on a GPU: cuwheel find {short} --on h100"
         is_name = name.replace("-", "").replace("_", "").replace(".", "").isalnum()
         super().__init__("file, folder or installed distribution", name, hint=hint if is_name else "")
-        self.message = f"{short} is not installed in {env}, and there is no file or folder of that name"
-        self.args = (self.message,)
+        self.lines = (f"{short} is not installed in {env}, and there is no file or folder of that name",)
 
 
 class AmbiguousNameError(UnknownNameError):
@@ -91,8 +103,7 @@ class AmbiguousNameError(UnknownNameError):
 
     def __init__(self, kind: str, name: str, candidates: Sequence[str]) -> None:
         super().__init__(kind, name, candidates, hint="say which: " + ", ".join(candidates))
-        self.message = f"{_short(name)!r} names more than one {kind}"
-        self.args = (self.message,)
+        self.lines = (f"{_short(name)!r} names more than one {kind}",)
 
 
 def _too_long(path: str) -> str:
@@ -121,10 +132,11 @@ class MalformedError(CuwheelError):
     exit_code = 5
     meaning = "a file is not what it should be: damaged, cut short, or of another kind"
 
-    def __init__(self, path: str | Path, problem: str, hint: str = "") -> None:
+    def __init__(self, path: str | Path, problem: str | Sequence[str], hint: str = "") -> None:
+        first, *more = (problem,) if isinstance(problem, str) else problem
         self.path: str = str(path)
-        self.problem: str = problem
-        super().__init__(f"{path}: {problem}", hint)
+        self.problem: str = "\n".join((first, *more))
+        super().__init__((f"{path}: {first}", *more), hint)
 
 
 class NewerSchemaError(CuwheelError):
@@ -145,8 +157,8 @@ class ToolError(CuwheelError):
     def __init__(self, command: Sequence[str], problem: str, output: str = "", hint: str = "") -> None:
         self.command: tuple[str, ...] = tuple(command)
         self.output: str = output
-        tail = "".join(f"\n  | {line}" for line in output.strip().splitlines()[-20:])
-        super().__init__(f"{command[0]} {problem}{tail}", hint)
+        tail = (f"  | {line}" for line in output.strip().splitlines()[-20:])
+        super().__init__((f"{command[0]} {problem}", *tail), hint)
 
 
 class NotStartedError(ToolError):
@@ -178,7 +190,7 @@ class FactsError(CuwheelError):
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems: tuple[str, ...] = tuple(problems)
-        super().__init__(f"the tables of facts are inconsistent:{_listed(self.problems)}", hint="reinstall cuwheel")
+        super().__init__(_listed("the tables of facts are inconsistent:", self.problems), hint="reinstall cuwheel")
 
 
 class UnavailableError(CuwheelError):
@@ -198,7 +210,7 @@ class UnsafeWheelError(CuwheelError):
     def __init__(self, path: str | Path, problems: Sequence[str]) -> None:
         self.problems: tuple[str, ...] = tuple(problems)
         super().__init__(
-            f"{path} is not safe to read or to install:{_listed(self.problems, _SHOWN)}",
+            _listed(f"{path} is not safe to read or to install:", self.problems, _SHOWN),
             hint="do not install this wheel; download it again from its publisher",
         )
 

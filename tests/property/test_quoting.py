@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from cuwheel.errors import UsageError
 from cuwheel.support import quoting
+from tests.fixtures import foreign
 
 # What shells trip over, often; anything else, too.
 AWKWARD = st.text(alphabet=" \\\"'%^&|<>()!$`*?[]{};=,~#\t-@PATHab:0\u2018\u2019", max_size=12)
@@ -230,8 +231,10 @@ def test_posix_words_by_the_real_shell(words: list[str], setting: dict[str, str]
 
 @pytest.mark.skipif(os.name != "posix", reason="there is no /bin/sh")
 def test_bytes_that_are_no_text_and_characters_that_terminals_obey() -> None:
-    words = [os.fsdecode(b"caf\xe9"), "\x1b[31m", "a\u202eb", "\x07"]
+    words = [os.fsdecode(b"caf\xe9"), "\x1b[31m", "a\u202eb", "\x07", "a\u2028\u200b\ufeff", "a\n\n::error::b\n\x07c"]
+    words += ["##[error]a", "###vso[b]##[c]"]
     line = quoting.posix(["printf", "%s|", *words])
     assert line.isprintable()
+    assert not foreign.wrong(line)
     done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, check=True)
     assert done.stdout == b"".join(os.fsencode(word) + b"|" for word in words)

@@ -86,9 +86,9 @@ def download_release(pinned: str, cache: Path, *, offline: bool) -> Path:
     except NetworkError:
         raise
     except CuwheelError as error:
-        tried = error.answers if isinstance(error, resolver.NotFoundError) else [str(error)]
+        tried = error.answers if isinstance(error, resolver.NotFoundError) else error.lines
         hint = "download its source yourself and give the folder or file: cuwheel build NAME-VERSION.tar.gz"
-        raise UnknownNameError("source release on your index", pinned, hint="\n".join([hint, *tried])) from error
+        raise UnknownNameError("source release on your index", pinned, hint=(hint, *tried)) from error
     place = kept / release.file
     if local := addresses.local_path(release.url):
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -47,52 +47,54 @@ def _fail(error: BaseException, words: list[str]) -> int:
 
     if isinstance(error, OSError):  # a full disk, too many open files: the system refused
         error = UnreadableError.from_os(error)
+    message: tuple[str, ...]
+    hint: tuple[str, ...] = ()
     if isinstance(error, CuwheelError):
-        name, status = type(error).__name__, error.exit_code
-        message, hint = _shown(error.message), _shown(error.hint)
+        name, status, message, hint = type(error).__name__, error.exit_code, error.lines, error.hint_lines
     elif isinstance(error, KeyboardInterrupt):
-        name, status, message, hint = "Interrupted", EXIT_INTERRUPTED, "interrupted", ""
+        name, status, message = "Interrupted", EXIT_INTERRUPTED, ("interrupted",)
     else:
         name, status = "Bug", EXIT_BUG
-        message = f"this is a bug in cuwheel: {_shown(f'{type(error).__name__}: {error}')}"
-        hint = "run it again with --verbose and report the output"
+        message = (f"this is a bug in cuwheel: {type(error).__name__}: {error}",)
+        hint = ("run it again with --verbose and report the output",)
         if frame.VERBOSE_FLAGS.intersection(words):
             import traceback
 
-            traceback.print_exception(error)
-            hint = ""
+            streams.say(_shown(*"".join(traceback.format_exception(error)).splitlines()))
+            hint = ()
     if isinstance(error, KeyboardInterrupt):
-        sys.stderr.write(f"{message}\n")
+        streams.say(*message)
     else:
-        _say("error", "1;31", message)
+        _say("error", "1;31", *message)
         if hint:
-            _say("hint", "36", hint)
+            _say("hint", "36", *hint)
     if frame.wants_json(words):
         from cuwheel.report.answer import Error
 
         try:
-            streams.write_json(Error(error=name, message=message, hint=hint, status=status))
+            streams.write_json(Error(error=name, message="\n".join(message), hint="\n".join(hint), status=status))
         except OSError:  # nobody reads it, or it cannot be kept; people were told
             streams.lead_stdout_nowhere()
     return status
 
 
-def _say(label: str, colour: str, text: str) -> None:
+def _say(label: str, colour: str, *lines: str) -> None:
     """In colour and wrapped on a terminal; elsewhere as it is, for whoever reads it with a program."""
     import os
 
-    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
-        from cuwheel.cli import streams
+    from cuwheel.cli import streams
 
+    text = _shown(*lines)
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
         streams.say_on_terminal(label, text, colour)
     else:
-        sys.stderr.write(f"{label}: {text}\n")
+        streams.say(f"{label}: {text}")
 
 
-def _shown(text: str) -> str:
+def _shown(*lines: str) -> str:
     """An error may quote what a program said, or an address with a password in it."""
     import os
 
-    from cuwheel.support import masking, wording
+    from cuwheel.support import masking, printable
 
-    return wording.printable_message(masking.known(text, os.environ))
+    return printable.message(printable.Lines(map(masking.Lines(os.environ).masked, lines)))

@@ -39,23 +39,24 @@ completes them in this shell (or zsh, tcsh, fish, powershell)."""
 
 
 def run(words: Sequence[str]) -> int:
+    from cuwheel.cli import streams
+
     if words[:1] == ["help"] and words[1:] and words[1] != "help":  # `cuwheel help check` is `cuwheel check --help`
         words = [*words[1:], "--help"]
     if not words or words[0] in ("-h", "--help", "help"):
-        sys.stdout.write(_overview())
+        streams.write(_overview())
         return EXIT_OK
     if words[0] == "completion":
         from cuwheel.cli import completion
 
-        sys.stdout.write(completion.completion_script(words[1:]))
+        streams.write_utf8(completion.completion_script(words[1:]))
         return EXIT_OK
     if words[1:2] in (["-h"], ["--help"]) and (about := _family_help(words[0])):
-        sys.stdout.write(about)
+        streams.write(about)
         return EXIT_OK
     if {"-h", "--help"}.isdisjoint(words):  # before the options: what checks some of them imports it too
         _import_msgspec()
     command, args = understood(words)
-    from cuwheel.cli import streams
     from cuwheel.support import log
 
     level = "debug" if args.verbose else "error" if args.quiet else "info"
@@ -200,9 +201,9 @@ def _end_as_interrupted() -> None:
 
 
 def _print(answer: Answer, args: argparse.Namespace) -> None:
-    if args.json:
-        from cuwheel.cli import streams
+    from cuwheel.cli import streams
 
+    if args.json:
         streams.write_json(answer)
         return
     from cuwheel.report import terminal

@@ -90,9 +90,9 @@ def _without_conflicts(
 def together(prog: str, problems: Sequence[UsageError]) -> UsageError:
     whole = f"{prog} --help"
     if len(problems) == 1:
-        return UsageError(problems[0].message, problems[0].hint or whole)
-    each_on_a_line = "".join(f"\n  - {values.with_hint(each)}" for each in problems)
-    return UsageError(f"the command line has {len(problems)} problems:{each_on_a_line}", whole)
+        return UsageError(problems[0].lines, problems[0].hint_lines or whole)
+    each_on_a_line = (f"  - {values.with_hint(each)}" for each in problems)
+    return UsageError((f"the command line has {len(problems)} problems:", *each_on_a_line), whole)
 
 
 def _no_action(prog: str, command: Command, words: Sequence[str]) -> UsageError:
@@ -320,7 +320,8 @@ class Parser(argparse.ArgumentParser):
 
     def _note(self, action: argparse.Action, error: UsageError) -> None:
         name = "/".join(action.option_strings) or str(action.metavar)
-        self.problems.append(UsageError(f"{name}: {error.message}", error.hint))
+        first, *more = error.lines
+        self.problems.append(UsageError((f"{name}: {first}", *more), error.hint_lines))
 
     def error(self, message: str) -> NoReturn:
         """A problem of the whole command line: an unknown option, a missing word."""

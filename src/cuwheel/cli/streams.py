@@ -12,7 +12,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from cuwheel.support import limited, wording
+from cuwheel.support import limited, printable, wording
 
 if TYPE_CHECKING:
     import threading
@@ -60,11 +60,21 @@ def write_json(answer: Answer) -> None:
     write_utf8(text)
 
 
+def write(text: str) -> None:
+    """Whole lines, to standard output."""
+    sys.stdout.write(printable.output(text))
+
+
+def say(text: str) -> None:
+    """A line or several, each of them printable already, to standard error."""
+    sys.stderr.write(printable.output(text) + "\n")
+
+
 def write_utf8(text: str) -> None:
     """To standard output, whatever the terminal's encoding: JSON is UTF-8 by definition."""
     buffer = getattr(sys.stdout, "buffer", None)
     if buffer is None:  # a stream that somebody put there
-        sys.stdout.write(text)
+        sys.stdout.write(printable.output(text))
         return
     sys.stdout.flush()
     buffer.write(text.encode("utf-8", _HANDLER))
@@ -115,7 +125,7 @@ def say_on_terminal(label: str, text: str, colour: str = "") -> None:
     text = "\n".join(map(wrapper.fill, f"{front}{text}".splitlines()))
     if front and not os.environ.get("NO_COLOR"):
         text = f"\x1b[{colour}m{label}\x1b[0m{text.removeprefix(label)}"
-    sys.stderr.write(f"{_CLEAR if _Bar.on_line else ''}{text}\n")
+    sys.stderr.write(f"{_CLEAR if _Bar.on_line else ''}{printable.output(text)}\n")
     _Bar.on_line = False
 
 
@@ -149,7 +159,7 @@ class _Bar:
         self._next = now + _REFRESH_S
         self.shown = _Bar.on_line = True
         room = terminal_width() - 1
-        sys.stderr.write(f"{_CLEAR}{self._line(room)[:room]}")
+        sys.stderr.write(f"{_CLEAR}{printable.output(self._line(room)[:room])}")
         sys.stderr.flush()
 
     def _line(self, room: int = 0) -> str:
@@ -157,7 +167,7 @@ class _Bar:
         figure = self._figure()
         least = room - len(figure) - 1
         label = wording.elided(self._label, least) if figure and least >= _SHORTEST else self._label
-        return wording.printable_line(" ".join(filter(None, (label, figure, self._now))))
+        return printable.line(" ".join(filter(None, (label, figure, self._now))))
 
     def _figure(self) -> str:
         if not self._total:
@@ -179,7 +189,7 @@ class _Lines(_Bar):
         if now < self._next:
             return
         self._next = now + _LINE_S
-        sys.stderr.write(self._line() + "\n")
+        sys.stderr.write(printable.output(self._line()) + "\n")
         sys.stderr.flush()
 
 

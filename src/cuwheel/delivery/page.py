@@ -23,7 +23,7 @@ from cuwheel.facts import toolkits
 from cuwheel.facts.gpus import all_gpus
 from cuwheel.facts.tables import tables
 from cuwheel.machine.fleet import from_gpu
-from cuwheel.support import codec, files, limited, wording
+from cuwheel.support import codec, files, limited, printable, wording
 from cuwheel.support.verbs import VERBS
 from cuwheel.support.wording import file_name, size
 from cuwheel.verdicts import drivers, predict, torch_releases
@@ -426,7 +426,7 @@ def same_for_all() -> dict[str, bytes]:
 
 
 def render(template: str, **values: object) -> bytes:
-    return wording.printable_text(_environment().get_template(template).render(**values)).encode()
+    return printable.text(_environment().get_template(template).render(**values)).encode()
 
 
 @cache

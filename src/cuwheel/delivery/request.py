@@ -13,7 +13,7 @@ from cuwheel.delivery import candidates
 from cuwheel.errors import NetworkError, UsageError
 from cuwheel.machine.fleet import Machine, Refinement
 from cuwheel.network import addresses
-from cuwheel.support import wording
+from cuwheel.support import printable
 from cuwheel.support.request_fields import as_paths, must_be_positive, normalise
 
 _SCHEMES = ("https://", "http://")
@@ -102,7 +102,7 @@ class PublishRequest:
 
 def must_be_line(reason: str) -> None:
     """Installers print it beside messages of their own."""
-    if len(reason) > _LONGEST_REASON or wording.printable_line(reason) != reason or not reason.strip():
+    if len(reason) > _LONGEST_REASON or printable.line(reason) != reason or not reason.strip():
         raise UsageError(f"a reason is one line of at most {_LONGEST_REASON} letters", hint="--reason 'wrong results'")
 
 
@@ -124,7 +124,7 @@ def must_be_address(url: str) -> None:
     try:
         parts = addresses.split(url)
     except NetworkError as error:
-        raise UsageError(error.message) from None
+        raise UsageError(error.lines) from None
     if not url.startswith(_SCHEMES) or not parts.hostname or not url.isprintable() or " " in url:
         raise UsageError(f"{url[:_SHOWN]!r} is not a URL: it must begin with https:// or http://")
     if parts.username or parts.password:

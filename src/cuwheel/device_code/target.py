@@ -66,7 +66,7 @@ def _resolve(pinned: str, platform: str | None, python: str | None) -> Release:
         hint = "download it yourself (pip download --no-deps) and pass the file"
         if not error.answers:
             hint = "neither pip nor uv was found: " + hint
-        raise UnknownNameError("wheel on your index", named, hint="\n".join([hint, *error.answers])) from error
+        raise UnknownNameError("wheel on your index", named, hint=(hint, *error.answers)) from error
 
 
 # A TARGET as the verbs that read take it: whatever can be surveyed, or the facts file of a wheel.

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from cuwheel.errors import MalformedError
 from cuwheel.facts.arch import Capability
-from cuwheel.support import codec, files, wording
+from cuwheel.support import codec, files, printable
 from cuwheel.support.codec import refuse_newer
 from cuwheel.support.patterns import lazy_pattern
 
@@ -236,6 +236,6 @@ def decode(text: bytes, name: str) -> MachineProfile:
         if not isinstance(schema, str) or not schema.startswith(_SCHEMA_NAME + "/"):
             raise MalformedError(name, f"is not a machine profile (its schema is {schema!r})", _HINT)
         refuse_newer(data, SCHEMA, name)
-        return codec.convert(each_string(data, wording.printable_line), MachineProfile)
+        return codec.convert(each_string(data, printable.line), MachineProfile)
     except (msgspec.DecodeError, RecursionError) as error:
         raise MalformedError(name, f"is not a machine profile: {error}", _HINT) from error

@@ -401,7 +401,6 @@ def _why_unreachable(url: str, project: str) -> NetworkError | None:
     except NotReachableError as error:
         return NotReachableError(url, error.reason, "index")
     except _DECIDED as error:
-        error.args = (error.message,)
         return error
     except SilentServerError:
         return NotReachableError(url, f"no answer within {_INDEX_PATIENCE_S:g} s", "index")

@@ -226,7 +226,15 @@ SCHEMA: Final = "cuwheel.kit/1"
 MANIFEST = "kit.json"
 _PACKAGE = "kit"
 _PARTS = ("onsite", "runner")
-_MODULES = ("__init__.py", "masking.py", "patterns.py", "process_groups.py", "scratch.py", "system_calls.py")
+_MODULES = (
+    "__init__.py",
+    "masking.py",
+    "patterns.py",
+    "printable.py",
+    "process_groups.py",
+    "scratch.py",
+    "system_calls.py",
+)
 _HERE = Path(__file__).parent
 _SHEBANG = b"#!/usr/bin/env python3\n"
 _MAIN = b"""\
@@ -242,7 +250,7 @@ try:  # Python imports from a zip without looking at its sums
             if not name.startswith("wheels/"):
                 archive.read(name)
 except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
-    sys.stderr.write("error: the kit was damaged on its way: " + str(error) + "\\nhint: copy it again\\n")
+    sys.stderr.write("error: the kit was damaged on its way: " + ascii(str(error)) + "\\nhint: copy it again\\n")
     sys.exit(2)
 from kit.support import masking, scratch
 from kit.onsite.main import main

@@ -15,7 +15,7 @@ from cuwheel.machine.profile import each_string
 from cuwheel.proving import predictions
 from cuwheel.proving.onsite import compare
 from cuwheel.proving.outcomes import CheckResult
-from cuwheel.support import codec, files, wording
+from cuwheel.support import codec, files, printable
 from cuwheel.support.answer import Answer
 from cuwheel.support.finding import Finding, finding
 from cuwheel.verdicts.choice import CudaError
@@ -146,8 +146,7 @@ def parse_proof(data: bytes, name: str) -> Proof:
     """Raises where it is not one, whatever it is."""
     found = codec.parse(data, dict[str, object], name, "a proof", schema=SCHEMA, hint=_HINT)
     found = {
-        key: each_string(value, wording.printable_line if key == "machine" else wording.printable_text)
-        for key, value in found.items()
+        key: each_string(value, printable.line if key == "machine" else printable.text) for key, value in found.items()
     }
     claimed = found.pop("succeeded", None)
     found.pop("findings", None)

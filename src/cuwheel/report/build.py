@@ -18,7 +18,7 @@ from cuwheel.report.document import Block, Document, Findings, Heading, Paragrap
 from cuwheel.report.drawings import Bar, Timeline, lanes_of, ticks_of_time
 from cuwheel.report.plan import proviso_rows
 from cuwheel.report.tables import Amount, Facts, Look, Mark, Matrix, Row, Table, figure, map_of_code, short, table
-from cuwheel.support import files, wording
+from cuwheel.support import files, printable, wording
 from cuwheel.support.answer import to_json
 from cuwheel.support.wording import a_few, counted, duration, file_name, size
 
@@ -277,10 +277,10 @@ def _facts(answer: Build) -> Iterator[Block]:
     ]
     rows = [Row("source", ", ".join(filter(None, words)))]
     if answer.configuration:
-        rows.append(Row("configuration", "\n".join(answer.configuration)))
+        rows.append(Row("configuration", printable.Lines(answer.configuration)))
     if answer.recipe:
-        used = "\n".join(answer.recipe.settings)
-        rows.append(Row("recipe", f"using the recipe for {answer.recipe.name}: {answer.recipe.why}\n{used}".strip()))
+        used = f"using the recipe for {answer.recipe.name}: {answer.recipe.why}"
+        rows.append(Row("recipe", printable.Lines((used, *answer.recipe.settings))))
     if answer.output:
         label = "would go to" if answer.dry_run else "written to"
         rows.append(Row(label, answer.output, origin=" ".join(file_name(each) for each in answer.written)))
@@ -338,14 +338,14 @@ def _merged(answer: Build, merged: Merged) -> Iterator[Block]:
 
 def _job_facts(answer: Build, job: Job, *, verbose: bool) -> Iterator[Row]:
     if job.reason:
-        yield Row("because", job.reason)
+        yield Row("because", printable.Lines(job.reason.splitlines()))
     if job.wheel:
         # Where it lies is said above for all of them, and in eighty columns there is room for its name alone.
         place = PurePath(job.wheel.path)
         shown = place.name if place.parent == PurePath(answer.output) else job.wheel.path
         yield Row("wheel", shown, origin=f"{size(job.wheel.size)}, sha256 {job.wheel.sha256}" if verbose else "")
     if job.coverage and (verbose or job.outcome == "planned"):
-        yield Row("runs on", "\n".join(_runs_on(job.coverage)))
+        yield Row("runs on", printable.Lines(_runs_on(job.coverage)))
         yield from proviso_rows(job.coverage)
     if job.tools:
         compiler = job.tools.host_compiler
@@ -396,7 +396,9 @@ def _failure(job: Job) -> Iterator[Block]:
     failure = job.failure
     if failure is None:
         return
-    rows = [Row("failed", failure.what, origin=f"in {failure.phase}" if failure.phase else "")]
+    rows = [
+        Row("failed", printable.Lines(failure.what.splitlines()), origin=f"in {failure.phase}" if failure.phase else "")
+    ]
     for cause in failure.causes[:2]:
         rows.append(Row("cause", f"{cause.title} ({cause.id}, {wording.percent(cause.confidence)})"))
         rows += [Row("fix", each) for each in cause.fix[:2]]

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim, findings_section
 from cuwheel.report.tables import Facts, Look, Mark, MarkedLine, Matrix, Row, short, table
-from cuwheel.support import limited, quoting
+from cuwheel.support import limited, printable, quoting
 from cuwheel.support.finding import SEVERITIES, Finding
 from cuwheel.support.wording import a_few, file_name
 from cuwheel.verdicts.check_rules.driver import DRIVER_ALONE
@@ -93,7 +93,7 @@ def document(answer: Check, *, verbose: bool) -> Document:
         by_machines: dict[str, list[str]] = {}
         for where, condition in conditions:
             by_machines.setdefault(where, []).append(condition)
-        rows = ((where, "\n".join(told)) for where, told in by_machines.items())
+        rows = ((where, printable.Lines(told)) for where, told in by_machines.items())
         blocks += [Heading("Conditions"), table(("on", "the verdict holds only if"), rows)]
     if verbose:
         blocks += findings_section(_findings(answer, verbose=True), "Reasons")
@@ -269,7 +269,7 @@ def _why(verdict: Verdict, machine: Machine) -> str:
         without_names = [re.sub(r" \(cudaError\w+\)", "", each) for each in dict.fromkeys(told)]
         if len(without_names) > _REASONS:
             without_names[_REASONS:] = [f"and {len(without_names) - _REASONS:,} more findings: --verbose"]
-        return "\n".join(without_names) or dict(_MEANINGS)[verdict.outcome]
+        return printable.Lines(without_names) or dict(_MEANINGS)[verdict.outcome]
     meanings = {"compatible": "compatible (code for an earlier GPU of its major)", "jit": f"jit ({_JIT})"}
     return " ".join(filter(None, (meanings.get(verdict.outcome, verdict.outcome), _condition_in_short(verdict))))
 

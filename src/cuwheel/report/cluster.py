@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.report.document import Block, Document, Heading, Paragraph
 from cuwheel.report.tables import Facts, Row, table
+from cuwheel.support import printable
 from cuwheel.support.wording import size
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ def _blocks(answer: Cluster, *, verbose: bool) -> Iterator[Block]:
                 size(each.memory) if each.memory else "",
                 each.cuwheel,
                 each.libc,
-                "\n".join(each.tags),
-                "\n".join(each.running) or each.problem,
+                printable.Lines(each.tags),
+                printable.Lines(each.running) or each.problem,
             )
             for each in answer.workers
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from cuwheel.facts.arch import Arch, machine_code_first
 from cuwheel.report.document import Block, Document, Heading, Paragraph, hidden
 from cuwheel.report.tables import Amount, Facts, Row, Table, figure, short, table
+from cuwheel.support import printable
 from cuwheel.support.wording import a_few, file_name
 
 if TYPE_CHECKING:
@@ -116,4 +117,4 @@ def _kernels(changes: tuple[KernelChange, ...] | None, *, verbose: bool) -> Iter
         for change in changes:
             named = [*(f"+ {name}" for name in change.gained), *(f"- {name}" for name in change.lost)]
             yield Heading(f"{file_name(change.library)} {change.arch}")
-            yield Paragraph("\n".join(named))
+            yield Paragraph(printable.Lines(named))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.report.document import Block, Document, Heading, findings_section
 from cuwheel.report.tables import Facts, Row
-from cuwheel.support import wording
+from cuwheel.support import printable, wording
 
 if TYPE_CHECKING:
     from cuwheel.machine.profile import Fact, MachineProfile, VisualStudio
@@ -104,7 +104,7 @@ def _gpus(machine: MachineProfile) -> str:
         shown = f"{gpu.name}, capability {gpu.capability or 'not known'}{memory}"
         counts[shown] = counts.get(shown, 0) + 1
     lines = (f"{count} × {shown}" if count > 1 else shown for shown, count in counts.items())
-    return "\n".join(lines) or "none found"
+    return printable.Lines(lines) or "none found"
 
 
 def _driver(machine: MachineProfile) -> str:

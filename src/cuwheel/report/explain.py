@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cuwheel.diagnosis.text import HALF
 from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim
 from cuwheel.report.tables import Facts, Row, short, table
-from cuwheel.support import quoting, wording
+from cuwheel.support import printable, quoting, wording
 
 if TYPE_CHECKING:
     from cuwheel.diagnosis.answer import Explain
@@ -122,31 +122,30 @@ def _of_call(call: RecordedCall) -> Iterator[Row]:
 
 
 def _partly_read(answer: Explain) -> str:
-    return (
-        f"  Only the first and the last {wording.size(HALF)} were searched, not the {answer.unread:,} lines between.\n"
-        "  For those: grep -i -A 20 error LOG | cuwheel explain"
+    searched = f"  Only the first and the last {wording.size(HALF)} were searched"
+    return printable.Lines(
+        (
+            f"{searched}, not the {answer.unread:,} lines between.",
+            "  For those: grep -i -A 20 error LOG | cuwheel explain",
+        )
     )
 
 
 def _unknown(answer: Explain) -> str:
     if answer.call and answer.call.output:
-        output = "\n".join(f"  | {line}" for line in answer.call.output[-_SHOWN_LINES:])
-        return f"  What call {answer.call.number} printed matches no known cause (--list shows them):\n{output}"
+        about = f"  What call {answer.call.number} printed matches no known cause (--list shows them):"
+        return printable.Lines((about, *(f"  | {line}" for line in answer.call.output[-_SHOWN_LINES:])))
     if not answer.lines:
         return (
             f"  There is nothing to explain in {answer.log}: it is empty, not text, or a record without a failed call."
         )
     if answer.prose:
-        return (
-            f"  {answer.log} looks like notes, not like the output of a program: {answer.prose} of its {answer.lines} "
-            "lines are prose.\n  Give the log itself, alone or in a code block (```)."
-        )
+        looks = f"  {answer.log} looks like notes, not like the output of a program: {answer.prose} of its"
+        hint = "  Give the log itself, alone or in a code block (```)."
+        return printable.Lines((f"{looks} {answer.lines} lines are prose.", hint))
     lines = "the one line" if answer.lines == 1 else f"the {answer.lines} lines"
-    return (
-        f"  Nothing in {lines} of {answer.log} matches a cause that cuwheel knows (--list shows "
-        f"them).\n"
-        "  The first error is the one that counts: make sure the log contains it."
-    )
+    none = f"  Nothing in {lines} of {answer.log} matches a cause that cuwheel knows (--list shows them)."
+    return printable.Lines((none, "  The first error is the one that counts: make sure the log contains it."))
 
 
 def _listing(answer: Explain, *, verbose: bool) -> Document:

@@ -12,7 +12,7 @@ from cuwheel.delivery.find_answer import Skipped, words_of_skipped
 from cuwheel.facts.arch import Arch
 from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim
 from cuwheel.report.tables import Facts, Row, short, table
-from cuwheel.support import limited, quoting
+from cuwheel.support import limited, printable, quoting
 from cuwheel.support.wording import a_few, counted, rough_seconds, size
 from cuwheel.verdicts import torch_releases
 
@@ -113,7 +113,7 @@ def _chosen(chosen: FoundFile, command: str, *, verbose: bool) -> Iterator[Block
     if rest := [] if verbose else needs[_CONDITIONS:]:
         needs = [*needs[:_CONDITIONS], f"and {len(rest)} more: {', '.join(map(_start, rest))}"]
     rows = [] if chosen.needs_a_gpu_to_tell else [Row("by", by)]
-    rows += [Row("needs", "\n".join(needs))] if needs else []
+    rows += [Row("needs", printable.Lines(needs))] if needs else []
     rows += [Row("hint", f"better with {chosen.advice}")] if chosen.advice else []
     rows += [Row("torch", _torch(chosen.torch))] if chosen.torch is not None else []
     rows += [Row("size", size(chosen.size))] if chosen.size else []
@@ -145,7 +145,7 @@ def _once_a_release(candidates: Sequence[FoundFile]) -> list[FoundFile]:
 
 def _row(each: FoundFile) -> tuple[str, ...]:
     torch = [f"torch: {_torch(each.torch)}"] if each.torch is not None else []
-    return each.file, _outcome(each), "\n".join([*each.reasons, *torch])
+    return each.file, _outcome(each), printable.Lines([*each.reasons, *torch])
 
 
 def _outcome(each: FoundFile) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
@@ -14,7 +15,7 @@ from cuwheel.report import markdown
 from cuwheel.report.answer import document_of
 from cuwheel.report.document import Document
 from cuwheel.report.tables import figure, table
-from cuwheel.support import codec, files, wording
+from cuwheel.support import codec, files, printable, wording
 from cuwheel.support.answer import shown
 from cuwheel.support.finding import SEVERITIES, Finding, find_rule
 from cuwheel.version import __version__
@@ -90,23 +91,18 @@ def github_annotations(answer: Check) -> str:
     lines = []
     for each in _told(answer):
         if each.finding.severity in _ANNOTATED:
-            fix = f"\nfix: {each.finding.fix}" if each.finding.fix else ""
-            message = _escaped(wording.printable_text(each.text + fix))
-            place = wording.printable_line(_place(each.target.target).as_posix())
-            where = _escaped(place).replace(":", "%3A").replace(",", "%2C")
+            fix = [f"fix: {each.finding.fix}"] if each.finding.fix else []
+            where = printable.annotation(_place(each.target.target).as_posix(), inside=True)
+            message = printable.annotation(each.text, *fix)
             lines.append(f"::{each.finding.severity} file={where},title=cuwheel {each.finding.rule}::{message}\n")
     return "".join(lines)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def junit(answer: Check) -> str:
     """A suite for each file; a case for each machine, and one for the file itself."""
     suites = ET.Element("testsuites", name="cuwheel check")
     for target, verdicts in _by_target(answer):
-        suite = ET.SubElement(suites, "testsuite", name=wording.printable_line(target.name))
+        suite = ET.SubElement(suites, "testsuite", name=printable.line(target.name))
         wrong = [each for each in target.findings if each.severity == "error"]
         _case(suite, "size and architectures", "failure" if wrong else "", "not as it should be", wrong)
         for verdict in verdicts:
@@ -129,12 +125,10 @@ def _result(verdict: Verdict) -> tuple[str, str]:
 
 
 def _case(suite: ET.Element, name: str, kind: str, message: str, findings: list[Finding]) -> None:
-    case = ET.SubElement(
-        suite, "testcase", classname=suite.get("name", ""), name=wording.printable_line(name), time="0"
-    )
+    case = ET.SubElement(suite, "testcase", classname=suite.get("name", ""), name=printable.line(name), time="0")
     if kind:
-        told = [f"{each.rule}: {each.message}" + (f"\nfix: {each.fix}" if each.fix else "") for each in findings]
-        ET.SubElement(case, kind, message=message).text = wording.printable_text("\n".join(told))
+        told = ((f"{each.rule}: {each.message}", *([f"fix: {each.fix}"] if each.fix else [])) for each in findings)
+        ET.SubElement(case, kind, message=message).text = printable.Lines(chain.from_iterable(told))
 
 
 def sarif(answer: Check) -> str:
@@ -149,7 +143,7 @@ def sarif(answer: Check) -> str:
                 "ruleId": each.finding.rule,
                 "ruleIndex": rules.index(each.finding.rule),
                 "level": each.finding.severity,
-                "message": {"text": wording.printable_text("\n".join(_words(each)))},
+                "message": {"text": str(printable.Lines(_words(each)))},
                 "locations": [{"physicalLocation": _physical(each.target.target)}],
                 "partialFingerprints": {"primaryLocationLineHash": _fingerprint(each)},
             }

@@ -13,6 +13,7 @@ from cuwheel.facts.tables import tables
 from cuwheel.facts.toolkits import all_releases
 from cuwheel.report.document import Document
 from cuwheel.report.tables import Facts, Row, table
+from cuwheel.support import printable
 from cuwheel.support.answer import Answer
 from cuwheel.verdicts.choice import releases_for
 
@@ -89,7 +90,7 @@ def _details(row: GpuRow) -> tuple[Row, ...]:
         Row("generation", f"{row.generation}{tegra}"),
         Row("toolkits", f"CUDA {_span(row)}"),
         *_drivers(row),
-        Row("source", "\n".join(row.sources)),
+        Row("source", printable.Lines(row.sources)),
     ]
     return (*rows, Row("note", row.note)) if row.note else tuple(rows)
 

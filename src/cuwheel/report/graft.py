@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cuwheel.changes.graft.answer import Graft, Proof
 from cuwheel.report.document import Block, Document, Heading, Paragraph, findings_section
 from cuwheel.report.tables import Amount, Facts, Row, figure, table
+from cuwheel.support import printable
 from cuwheel.support.wording import counted, file_name, release_of_file, rough_seconds, size
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def _sums(answer: Graft) -> str:
     word = "would be written" if answer.dry_run else "written"
     lines += [f"{word}: {each}" for each in answer.outputs] if not answer.refused else []
     lines += [f"undo: {answer.undo}"] if answer.undo else []
-    return "\n".join(lines)
+    return printable.Lines(lines)
 
 
 def _about(answer: Graft) -> str:

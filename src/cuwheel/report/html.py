@@ -11,7 +11,7 @@ from markupsafe import Markup
 from cuwheel.report.answer import document_of
 from cuwheel.report.document import Block, Document, Heading
 from cuwheel.report.drawings import Chart, drawn
-from cuwheel.support import files, quoting, wording
+from cuwheel.support import files, printable, quoting, wording
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _WORTH_LISTING = 3  # headings: fewer are seen at once
 
 
 def save(answer: Answer, path: Path) -> None:
-    files.write(path, wording.printable_text(page(document_of(answer, verbose=True))))
+    files.write(path, printable.text(page(document_of(answer, verbose=True))))
 
 
 def blocks(document: Document) -> list[Markup]:

@@ -9,7 +9,7 @@ from cuwheel.delivery.find_answer import Find, FoundFile
 from cuwheel.errors import EXIT_UNKNOWN
 from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim, findings_section
 from cuwheel.report.tables import Facts, Row, figure, short, table
-from cuwheel.support import quoting
+from cuwheel.support import printable, quoting
 from cuwheel.support.wording import a_few, counted, size
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def document(answer: Install, *, verbose: bool) -> Document:
         sizes = f"{size(each.bytes_before)} to {size(each.bytes_after)}"
         blocks.append(Facts((Row("slimmed", sizes, origin=each.file),)))
     if answer.pins:
-        wanted = "\n".join(f"{name}={value}" for name, value in answer.pins.items())
+        wanted = printable.Lines(f"{name}={value}" for name, value in answer.pins.items())
         where = ", ".join(answer.pinned)
         tense = "would be written to" if answer.dry_run else "written to"
         blocks.append(Facts((Row("set", wanted, origin=f"{tense} {where}" if where else ""),)))
@@ -61,7 +61,7 @@ def document(answer: Install, *, verbose: bool) -> Document:
         undo = quoting.here(["cuwheel", "install", "--undo", "--env", answer.env])
         blocks.append(Verbatim((f"  to put it back: {undo}",)))
     if answer.problem:
-        blocks += [Heading("Why"), Paragraph(f"  {answer.problem}")]
+        blocks += [Heading("Why"), Paragraph(printable.Lines(f"  {each}" for each in answer.problem.splitlines()))]
         blocks += [_cause(each) for each in answer.causes[:_CAUSES]]
     return Document(title, (*blocks, *findings_section(answer.findings, "Beside that")))
 
@@ -170,7 +170,7 @@ def _changes(answer: Install) -> list[Block]:
     places = [f"  from {index}: {', '.join(there)}" for index, there in names.items() if index]
     if len(names) == 1 and len(rows) > 1:
         places = [f"  all from {index}" for index in names if index]
-    return [Heading("Changes"), table(columns, rows), *([Paragraph("\n".join(places))] if places else [])]
+    return [Heading("Changes"), table(columns, rows), *([Paragraph(printable.Lines(places))] if places else [])]
 
 
 def _cause(cause: Cause) -> Facts:

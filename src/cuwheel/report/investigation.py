@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from cuwheel.machine import profile
 from cuwheel.machine.system import VARIABLE_NAMES
-from cuwheel.support import files, quoting, wording
+from cuwheel.support import files, printable, quoting, wording
 from cuwheel.support.quoting import is_of_windows
-from cuwheel.support.wording import in_markdown
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ _SYSTEMS = ("linux", "windows", "macos", "wsl", "jetson", "arm64", "container", 
 
 
 def save(answer: Explain, path: Path) -> None:
-    files.write(path, wording.printable_text(markdown(answer)))
+    files.write(path, printable.text(markdown(answer)))
 
 
 def markdown(answer: Explain) -> str:
@@ -36,7 +35,7 @@ def _title(answer: Explain) -> Iterator[str]:
     yield from (
         f"# Investigation: {first}",
         "",
-        f"Of {in_markdown(answer.log)} ({answer.lines} lines), by cuwheel {__version__}.",
+        f"Of {printable.markdown(answer.log)} ({answer.lines} lines), by cuwheel {__version__}.",
         "",
     )
 
@@ -45,7 +44,7 @@ def _environment(answer: Explain) -> Iterator[str]:
     yield from ("## Environment", "")
     for each in answer.versions:
         where = f" (line {each.line})" if each.line else ""
-        yield f"- {each.name}: {in_markdown(each.value)}{where}"
+        yield f"- {each.name}: {printable.markdown(each.value)}{where}"
     if answer.situations:
         yield f"- seen: {', '.join(answer.situations)}"
     if not (answer.versions or answer.situations):
@@ -58,7 +57,8 @@ def _tried(answer: Explain) -> Iterator[str]:
     yield from _fenced([each.text for each in answer.tried] or ["(the log shows no command)"])
     for each in answer.verdicts:
         error = f", error {each.predicted_error.code} ({each.predicted_error.name})" if each.predicted_error else ""
-        yield f"- `cuwheel check`: {in_markdown(each.target)} on {in_markdown(each.machine)}: {each.outcome}{error}"
+        asked = f"{printable.markdown(each.target)} on {printable.markdown(each.machine)}"
+        yield f"- `cuwheel check`: {asked}: {each.outcome}{error}"
     yield ""
 
 
@@ -69,7 +69,7 @@ def _call(answer: Explain) -> Iterator[str]:
         return
     yield from (f"## The call that failed (number {call.number} of the record)", "")
     yield from _fenced([_into(call.directory), call.command])
-    yield from (f"It ended: {in_markdown(call.ended)}. What it printed:", "")
+    yield from (f"It ended: {printable.markdown(call.ended)}. What it printed:", "")
     yield from _fenced(list(call.output) or ["(nothing)"])
     changed = [each for each in call.settings if each.changed]
     if changed:
@@ -119,7 +119,7 @@ def _next_steps(answer: Explain) -> Iterator[str]:
 def _draft(answer: Explain) -> Iterator[str]:
     first = answer.causes[0] if answer.causes else None
     yield from ("## Draft for an upstream report", "")
-    yield f"**Title:** {in_markdown(_headline(answer))}"
+    yield f"**Title:** {printable.markdown(_headline(answer))}"
     yield from ("", "**What happens**", "")
     yield from _fenced(_symptom(answer))
     yield from ("**Environment**", "")
@@ -130,14 +130,14 @@ def _draft(answer: Explain) -> Iterator[str]:
         yield f"- system: {', '.join(systems) or 'not known (run explain --on this on that machine)'}"
     if "gpu" not in known:
         yield "- gpu: not known (explain --on NAME, or --on this)"
-    yield from (f"- {each.name}: {in_markdown(each.value)}" for each in answer.versions)
+    yield from (f"- {each.name}: {printable.markdown(each.value)}" for each in answer.versions)
     yield f"- cuwheel: {__version__}"
     yield from ("", "**How to reproduce**", "")
     yield from _fenced(_reproduction(answer))
     reason = f"cuwheel explain names `{first.id}`: {first.title}." if first else "No known cause was found."
     yield from ("**What was found out**", "", reason)
     if answer.call and answer.call.blame:
-        yield from ("", f"`cuwheel record diff`: {in_markdown(answer.call.blame)}")
+        yield from ("", f"`cuwheel record diff`: {printable.markdown(answer.call.blame)}")
     elif answer.call:
         words = ["cuwheel", "record", "diff", f"{answer.call.record}:{answer.call.number}"]
         yield from ("", f"Not tried yet: `{quoting.here(words)}` finds which variable makes the difference.")
@@ -193,5 +193,5 @@ _SECTIONS = (_title, _environment, _tried, _call, _causes, _next_steps, _draft)
 def _fenced(lines: list[str]) -> Iterator[str]:
     """Text of the log as it is; nothing in it can end the block or start markup."""
     yield _FENCE
-    yield from (wording.printable_line(line).replace(_FENCE, "~ ~ ~") for line in lines)
+    yield from (printable.line(line).replace(_FENCE, "~ ~ ~") for line in lines)
     yield from (_FENCE, "")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from cuwheel.facts.arch import machine_code_first
 from cuwheel.report.document import Block, Document, Heading, Paragraph, findings_section, hidden
 from cuwheel.report.tables import Amount, Cell, Table, figure, short, table
+from cuwheel.support import printable
 from cuwheel.support.wording import counted, elided, file_name, size
 
 if TYPE_CHECKING:
@@ -28,7 +29,10 @@ def document(answer: Kernels, *, verbose: bool) -> Document:
     elif answer.code:
         blocks.append(_totals(answer))
     if answer.pattern and answer.presence and answer.absent_from:
-        blocks += [Heading("Without any of them"), Paragraph("\n".join(f"  {path}" for path in answer.absent_from))]
+        blocks += [
+            Heading("Without any of them"),
+            Paragraph(printable.Lines(f"  {path}" for path in answer.absent_from)),
+        ]
     if answer.unread:
         blocks.append(Paragraph(f"{answer.unread} pieces of LTO-IR were not read: only NVIDIA's linker can"))
     return Document(f"cuwheel kernels {answer.target}", (*blocks, *findings_section(answer.findings)))
@@ -73,8 +77,8 @@ def _kernel(answer: Kernels, presence: Presence) -> Iterator[Block]:
     yield Heading(presence.demangled)
     where = f"{file_name(presence.library)}: in {', '.join(presence.present)}"
     missing = f"; missing in {', '.join(presence.missing)}" if presence.missing else ""
-    mangled = f"{presence.name}\n" if presence.name != presence.demangled else ""
-    yield Paragraph(f"{mangled}{where}{missing}")
+    mangled = [presence.name] if presence.name != presence.demangled else []
+    yield Paragraph(printable.Lines((*mangled, f"{where}{missing}")))
     columns = (*map(short, ("arch", "kind", "link")), *map(figure, ("registers", "shared", "stack", "code")))
     rows = (
         (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cuwheel.report.document import Block, Document, Findings, Heading, Paragraph, Verbatim
 from cuwheel.report.drawings import Chart, Timeline
 from cuwheel.report.tables import Amount, Cell, Column, Facts, HeatMap, Look, Mark, Matrix, Row, Table
-from cuwheel.support import quoting, wording
+from cuwheel.support import printable, quoting
 
 if TYPE_CHECKING:
     from cuwheel.support.finding import Severity
@@ -26,11 +26,11 @@ def render(block: Block) -> str:
     """Empty where there is nothing that Markdown could show."""
     match block:
         case Heading():
-            return f"### {_line(block.text)}"
+            return f"### {printable.markdown(block.text)}"
         case Paragraph():
-            return _line(block.text)
-        case Verbatim():  # indented and not fenced: no line of it can end it
-            return "\n".join(f"    {wording.printable_line(each)}" for each in block.lines)
+            return printable.markdown(block.text)
+        case Verbatim():
+            return printable.markdown_block(block.lines)
         case Facts():
             return _facts(block.rows)
         case Table():
@@ -46,7 +46,7 @@ def render(block: Block) -> str:
 
 
 def _facts(rows: Sequence[Row]) -> str:
-    return "\n".join(f"- **{_line(row.name)}** {_line(row.value)}" for row in rows)
+    return "\n".join(f"- **{printable.markdown(row.name)}** {printable.markdown(row.value)}" for row in rows)
 
 
 def _table(block: Table) -> str:
@@ -62,34 +62,29 @@ def _matrix(block: Matrix) -> str:
 def _findings(block: Findings) -> str:
     lines: list[str] = []
     for each in block.items:
-        lines.append(f"- {_SEVERITIES[each.severity]} `{each.rule}` {_line(each.message)}")
-        lines += [f"  - {_line(item)}" for item in each.evidence]
+        lines.append(f"- {_SEVERITIES[each.severity]} `{each.rule}` {printable.markdown(each.message)}")
+        lines += [f"  - {printable.markdown(item)}" for item in each.evidence]
         for index, fix in enumerate(each.fixes):
-            lines.append(f"  - {'or' if index else 'fix'}: {_line(fix.text)}".rstrip())
+            lines.append(f"  - {'or' if index else 'fix'}: {printable.markdown(fix.text)}".rstrip())
             lines += [
-                f"    `{wording.printable_line(quoting.command_of_fix(words, fix.shell))}`" for words in fix.commands
+                f"    {printable.markdown_code(quoting.command_of_fix(words, fix.shell))}" for words in fix.commands
             ]
     return "\n".join(lines)
 
 
 def _drawn(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> str:
-    head = [_line(each.title) for each in columns]
+    head = [printable.markdown(each.title) for each in columns]
     rule = ["--:" if each.numeric else "---" for each in columns]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *rows))
 
 
 def _cell(cell: Cell) -> str:
-    return _line(cell.text if isinstance(cell, Amount) else cell)
+    return printable.markdown(cell.text if isinstance(cell, Amount) else cell)
 
 
 def _named(row: Row) -> str:
-    return " ".join(filter(None, (f"**{_line(row.name)}**", _line(row.value))))
+    return " ".join(filter(None, (f"**{printable.markdown(row.name)}**", printable.markdown(row.value))))
 
 
 def _mark(mark: Mark) -> str:
-    return " ".join(filter(None, (_LOOKS[mark.look], _line(mark.text), _line(mark.note))))
-
-
-def _line(value: str) -> str:
-    """Text of others: nothing of it is markup, and a cell or a point has one line."""
-    return "<br>".join(map(wording.in_markdown, value.splitlines()))
+    return " ".join(filter(None, (_LOOKS[mark.look], printable.markdown(mark.text), printable.markdown(mark.note))))

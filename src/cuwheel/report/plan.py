@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cuwheel.facts import spellings
 from cuwheel.report.document import Block, Document, Heading, Paragraph, hidden
 from cuwheel.report.tables import Amount, Facts, Row, Table, figure, table
+from cuwheel.support import printable
 from cuwheel.support.wording import a_few, percent_change, size
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ def proviso_rows(rows: Sequence[Served | OnMachine]) -> Iterator[Row]:
             for text in getattr(row, chosen):
                 about.setdefault(text, []).append(row.machine)
         for text, names in about.items():
-            yield Row(word, text if len(names) == len(rows) else f"{text}\n({_names(names, verbose=False)})")
+            only = [] if len(names) == len(rows) else [f"({_names(names, verbose=False)})"]
+            yield Row(word, printable.Lines((text, *only)))
 
 
 def _flag(flag: Spelling) -> Row:
@@ -107,7 +109,7 @@ def _not_served(rows: Iterable[NotServed], *, verbose: bool, fixes: bool = True)
         tuple(
             Row(
                 capability or "?",
-                "\n".join([_names([each.machine for each in group], verbose=verbose), *why]),
+                printable.Lines([_names([each.machine for each in group], verbose=verbose), *why]),
                 origin=f"fix: {fix}" if fix else "",
             )
             for (capability, why, fix), group in (found if verbose else found[:_SHOWN])

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from cuwheel.changes.repair.answer import Fact, Repair, RepairedWheel, SearchPath
 from cuwheel.report.document import Block, Document, Findings, Heading, Paragraph, Verbatim, findings_section, hidden
 from cuwheel.report.tables import Amount, Facts, Row, figure, short, table
+from cuwheel.support import printable
 from cuwheel.support.wording import file_name, release_of_file, size
 
 __all__ = ["Repair", "RepairedWheel", "document"]
@@ -30,7 +31,7 @@ def document(answer: Repair, *, verbose: bool) -> Document:
 
 def _wheel(each: RepairedWheel, *, dry_run: bool, verbose: bool) -> Iterator[Block]:
     yield Heading(f"{release_of_file(file_name(each.wheel))}: {_outcome(each, dry_run=dry_run)}")
-    yield Paragraph("\n".join(_sums(each)))
+    yield Paragraph(printable.Lines(_sums(each)))
     errors = tuple(finding for finding in each.findings if finding.severity == "error")
     if errors:  # what refuses it comes before what else there is to say
         yield Findings(errors)

@@ -9,6 +9,7 @@ from cuwheel.building.recording.calls import status_words
 from cuwheel.building.recording.replays import CallLine, Replay
 from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim
 from cuwheel.report.tables import Facts, Row, figure, short, table
+from cuwheel.support import printable
 
 if TYPE_CHECKING:
     from cuwheel.building.recording.culprits import Explanation
@@ -85,19 +86,19 @@ def _blamed(blame: Explanation, found: Differences | None) -> Iterator[Row]:
 
 def _variable_rows(found: Differences, blamed: set[str], *, verbose: bool) -> Iterator[Row]:
     if found.program:
-        yield Row("program", f"{found.program.left}\n{found.program.right}")
+        yield Row("program", printable.Lines((found.program.left, found.program.right)))
     for name, pair in found.versions.items():
-        yield Row(name, f"{pair.left}\n{pair.right}")
+        yield Row(name, printable.Lines((str(pair.left), str(pair.right))))
     if found.directory:
-        yield Row("directory", f"{found.directory.left}\n{found.directory.right}")
+        yield Row("directory", printable.Lines((found.directory.left, found.directory.right)))
     for argument in found.arguments:
         name = argument.option or "input"
         lines = [f"- {name} {value}".rstrip() for value in argument.only_left]
         lines += [f"+ {name} {value}".rstrip() for value in argument.only_right]
-        yield Row(argument.meaning, "\n".join(lines) or f"{name}: the same in another order")
+        yield Row(argument.meaning, printable.Lines(lines) or f"{name}: the same in another order")
     for variable in found.variables:
         if verbose or variable.weight == "steers" or variable.name in blamed:
-            yield Row(variable.name, "\n".join(_lines(variable, verbose=verbose)), origin=variable.origin)
+            yield Row(variable.name, printable.Lines(_lines(variable, verbose=verbose)), origin=variable.origin)
 
 
 def _lines(variable: VariableDifference, *, verbose: bool) -> Iterator[str]:

@@ -13,6 +13,7 @@ from cuwheel.facts.arch import machine_code_first
 from cuwheel.report.document import Block, Document, Findings, Heading, Paragraph, Verbatim, findings_section, hidden
 from cuwheel.report.graft import compiled_rows
 from cuwheel.report.tables import Amount, Column, Facts, Row, figure, short, table
+from cuwheel.support import printable
 from cuwheel.support.wording import counted, file_name, first_few, percent_change, size
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _sums(answer: Slim, changed: Sequence[FileChange]) -> str:
         lines.append("dry run: nothing was written, the new sizes are estimates")
     elif answer.written and answer.output and answer.kind != "environment":
         lines.append(f"written: {answer.output}")
-    return "\n".join(lines)
+    return printable.Lines(lines)
 
 
 def _change(total: Size) -> str:
@@ -134,7 +135,7 @@ def _cut_by_use(answer: Slim, *, verbose: bool) -> Iterator[Block]:
     without = [file_name(each.path) for each in gone if not each.kept]
     yield Heading(f"Only for: {', '.join(answer.workload) or 'what was traced'}")
     words = "Whatever this does not load will fail, in words that do not say why, or give slightly other results."
-    yield Paragraph(words + (f"\nNothing is left in {', '.join(without)}." if without else ""))
+    yield Paragraph(printable.Lines((words, *([f"Nothing is left in {', '.join(without)}."] if without else []))))
     columns = ("library", figure("kept"), figure("of"), "pieces of device code")
     rows = [
         (file_name(each.path), Amount(str(each.kept), each.kept), Amount(str(each.pieces), each.pieces), "")

@@ -17,7 +17,7 @@ from rich.text import Text
 from cuwheel.report.document import Block, Document, Findings, Heading, Paragraph, Verbatim
 from cuwheel.report.drawings import Chart, Timeline
 from cuwheel.report.tables import Amount, Cell, Facts, HeatMap, MarkedLine, Matrix, Table
-from cuwheel.support import quoting, wording
+from cuwheel.support import printable, quoting
 
 if TYPE_CHECKING:
     from cuwheel.support.finding import Finding, Fix
@@ -41,17 +41,17 @@ def write(document: Document, stream: TextIO) -> None:
                 console.print()
             console.print(render(block), soft_wrap=isinstance(block, Verbatim | Facts), crop=False)
     # Columns are padded to the full width; nobody wants that in a pasted report.
-    stream.write("".join(line.rstrip() + "\n" for line in capture.get().splitlines()))
+    stream.write(printable.output("".join(line.rstrip() + "\n" for line in capture.get().splitlines())))
 
 
 def render(block: Block) -> RenderableType:
     match block:
         case Heading():
-            return _Words(wording.printable_line(block.text), style="bold")
+            return _Words(block.text, style="bold")
         case Paragraph():
-            return _Words(wording.printable_text(block.text))
+            return _Words(block.text)
         case Verbatim():
-            return Text(wording.printable_text("\n".join(block.lines)))
+            return Text(printable.Lines(block.lines))
         case Facts():
             return _Facts(block)
         case Table():
@@ -61,7 +61,7 @@ def render(block: Block) -> RenderableType:
         case Findings():
             return _findings(block)
         case HeatMap() if block.brief:
-            legend = Text(f"  {wording.printable_line(block.legend)}", style="dim")
+            legend = Text(f"  {printable.line(block.legend)}", style="dim")
             return Group(_FittedTable(block.brief), legend)
         case HeatMap() | Timeline() | Chart():  # a page has room for them
             return Group()
@@ -70,16 +70,17 @@ def render(block: Block) -> RenderableType:
 class _Words:
     """Text that goes on between words alone, and below its own beginning: a name or a path is not broken."""
 
-    def __init__(self, text: str, *, style: str = "", inside: int = 0, mark: str = "") -> None:
-        self._text, self._style, self._inside, self._mark = text, style, inside, mark
+    def __init__(self, text: str, *, style: str = "", inside: int = 0, mark: str = "", mark_style: str = "") -> None:
+        self._text, self._style, self._inside = text, style, inside
+        self._mark, self._mark_style = mark, mark_style
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
         mark = self._mark
-        for line in f"{mark}{self._text}".split("\n"):
-            for part in _lines_of_words(line, options.max_width - self._inside):
+        for number, line in enumerate(printable.lines(self._text)):
+            for part in _lines_of_words(line if number else f"{mark}{line}", options.max_width - self._inside):
                 text = Text(" " * self._inside + part, style=self._style, no_wrap=True, overflow="ignore")
                 if mark:
-                    text.stylize("bold green", self._inside, self._inside + len(mark))
+                    text.stylize(self._mark_style, self._inside, self._inside + len(mark))
                     mark = ""
                 yield text
 
@@ -88,7 +89,7 @@ class _Facts:
     """Names in a column, and values that go on between words alone: a path or an address is not broken."""
 
     def __init__(self, block: Facts) -> None:
-        self._rows = [(wording.printable_line(row.name), row) for row in block.rows]
+        self._rows = [(printable.line(row.name), row) for row in block.rows]
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
         names = max(map(cell_len, (name for name, _ in self._rows)), default=0)
@@ -98,7 +99,7 @@ class _Facts:
                 if not text and style:
                     continue
                 whole = row.command and not style
-                for line in wording.printable_text(text).split("\n"):
+                for line in printable.lines(text):
                     for part in [line] if whole else _lines_of_words(line, options.max_width - names - 4):
                         yield Text.assemble(left, (part, style), no_wrap=True, overflow="ignore")
                         left = Text(" " * (names + 4))
@@ -143,7 +144,7 @@ class _FittedTable:
                 table.add_row(*row)
             yield Padding(table, (0, 0, 0, 2))
             return
-        yield Text("  " + "  ".join(self._columns[index].title for index in apart), style="bold")
+        yield Text("  " + "  ".join(printable.line(self._columns[index].title) for index in apart), style="bold")
         titles = [self._columns[index].title for index in kept]
         if any(titles):
             yield Padding(table, (0, 0, 0, 4))
@@ -157,7 +158,7 @@ class _FittedTable:
             yield Padding(rest, (0, 0, 0, 4))
 
     def _title(self, index: int) -> str:
-        title = self._columns[index].title
+        title = printable.line(self._columns[index].title)
         return title.rjust(_FIGURE_WIDTH) if self._barred[index] else title
 
     def _measured(self, console: Console, options: ConsoleOptions, index: int) -> list[Measurement]:
@@ -180,7 +181,7 @@ class _FittedTable:
             words.append(max(each.minimum for each in measured))
             least.append(words[place] if column.numeric else min(words[place], _LEAST_WIDTH))
             table.add_column(
-                self._title(index),
+                Text(self._title(index)),
                 justify="right" if column.numeric and not barred[place] else "left",
                 no_wrap=column.numeric or not column.wrap,
                 overflow="fold",
@@ -220,12 +221,12 @@ def _has_bar(cell: Cell) -> bool:
 
 def _cell(cell: Cell) -> Text:
     if isinstance(cell, str):
-        return Text(wording.printable_text(cell))
+        return Text("\n".join(printable.lines(cell)))
     if cell.share is None:
-        return Text(wording.printable_text(cell.text))
+        return Text(printable.line(cell.text))
     eighths = max(1, round(cell.share * _BAR_WIDTH * 8)) if cell.value else 0
     bar = "█" * (eighths // 8) + _EIGHTHS[eighths % 8]
-    return Text.assemble(cell.text.rjust(_FIGURE_WIDTH), " ", (bar, "green"))
+    return Text.assemble(printable.line(cell.text).rjust(_FIGURE_WIDTH), " ", (bar, "green"))
 
 
 class _MarkedLines:
@@ -235,16 +236,12 @@ class _MarkedLines:
         self._lines = lines
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
-        shown = [
-            [wording.printable_line(each) for each in (line.mark.text, line.name, line.value)] for line in self._lines
-        ]
+        shown = [[printable.line(each) for each in (line.mark.text, line.name, line.value)] for line in self._lines]
         marks, names, values = (max(map(cell_len, column)) for column in zip(*shown, strict=True))
         values = min(values, max(_LEAST_WIDTH, options.max_width // 3))
         room = max(options.max_width - marks - names - values - 8, 2 * _LEAST_WIDTH)
         for line, (mark, name, value) in zip(self._lines, shown, strict=True):
-            why = [
-                part for each in wording.printable_text(line.why).split("\n") for part in _lines_of_words(each, room)
-            ]
+            why = [part for each in printable.lines(line.why) for part in _lines_of_words(each, room)]
             which = _lines_of_words(value, values)
             for number in range(max(len(why), len(which))):
                 machine, text = (each[number] if number < len(each) else "" for each in (which, why))
@@ -261,17 +258,13 @@ def _matrix(block: Matrix) -> RenderableType:
     table = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("", overflow="fold")
     for column in block.columns:
-        table.add_column(wording.printable_line(column), overflow="fold")
+        table.add_column(Text(printable.line(column)), overflow="fold")
     for row, marks in zip(block.rows, block.cells, strict=True):
-        name = Text.assemble(
-            wording.printable_line(row.name), (f"  {wording.printable_text(row.value)}" if row.value else "", "dim")
-        )
+        name = Text.assemble(printable.line(row.name), (f"  {printable.line(row.value)}" if row.value else "", "dim"))
         table.add_row(
             name,
             *(
-                Text.assemble(
-                    (wording.printable_line(mark.text), _LOOK_STYLE[mark.look]), f" {wording.printable_line(mark.note)}"
-                )
+                Text.assemble((printable.line(mark.text), _LOOK_STYLE[mark.look]), f" {printable.line(mark.note)}")
                 for mark in marks
             ),
         )
@@ -288,17 +281,15 @@ def _findings(block: Findings) -> RenderableType:
     more = (
         f"  and {count - _MOST_OF_A_RULE:,} more of {rule}" for rule, count in seen.items() if count > _MOST_OF_A_RULE
     )
-    return Group(*shown, *(Text(f"{wording.printable_line(each)}: --json has them all", style="dim") for each in more))
+    return Group(*shown, *(Text(f"{printable.line(each)}: --json has them all", style="dim") for each in more))
 
 
 def _finding(item: Finding) -> RenderableType:
-    head = Text.assemble(
-        "  ", (item.severity, _SEVERITY_STYLE[item.severity]), f"  {wording.printable_line(item.rule)}"
-    )
-    lines: list[RenderableType] = [_Words(wording.printable_text(_shortened(item.message)), inside=4)]
+    head = Text.assemble("  ", (item.severity, _SEVERITY_STYLE[item.severity]), f"  {printable.line(item.rule)}")
+    lines: list[RenderableType] = [_Words(_shortened(item.message), inside=4)]
     for each in item.evidence:
         because = "" if each.startswith("and ") else "because "  # `and 2 more`
-        lines.append(_Words(because + wording.printable_text(_shortened(each)), style="dim", inside=4))
+        lines.append(_Words(_shortened(each), style="dim", inside=4, mark=because))
     for index, fix in enumerate(item.fixes):
         lines += _fix(fix, "or: " if index else "fix: ")
     return Group(head, *lines)
@@ -306,10 +297,10 @@ def _finding(item: Finding) -> RenderableType:
 
 def _fix(fix: Fix, mark: str) -> list[RenderableType]:
     """Its text wrapped, its commands each on a line of its own that can be copied."""
-    commands = [wording.printable_line(quoting.command_of_fix(each, fix.shell)) for each in fix.commands]
+    commands = [printable.line(quoting.command_of_fix(each, fix.shell)) for each in fix.commands]
     if fix.text or not commands:
         return [
-            _Words(wording.printable_text(fix.text), inside=4, mark=mark),
+            _Words(fix.text, inside=4, mark=mark, mark_style="bold green"),
             *(Text(f"      {each}", no_wrap=True, overflow="ignore") for each in commands),
         ]
     first, *others = commands

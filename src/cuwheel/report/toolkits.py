@@ -12,6 +12,7 @@ from cuwheel.facts.rows.toolkits import HostCompilers, Release, Toolkit
 from cuwheel.facts.tables import tables
 from cuwheel.report.document import Document
 from cuwheel.report.tables import Facts, Row, figure, table
+from cuwheel.support import printable
 from cuwheel.support.answer import Answer
 
 
@@ -96,7 +97,7 @@ def _details(row: ToolkitRow) -> tuple[Row, ...]:
         Row("clang", f"up to {row.clang_max}" if row.clang_max else "not known"),
         Row("MSVC", f"_MSC_VER {row.msc_ver_min} to {row.msc_ver_max}" if row.msc_ver_max else "not known"),
         Row("architectures", " ".join(row.architectures)),
-        Row("source", "\n".join(row.sources) + ("\nmeasured on the release itself" if row.measured else "")),
+        Row("source", printable.Lines((*row.sources, *(["measured on the release itself"] if row.measured else [])))),
     ]
     return (*rows, Row("note", row.note)) if row.note else tuple(rows)
 
@@ -105,4 +106,5 @@ def _floor(row: ToolkitRow) -> str:
     if (row.driver_floor_linux, row.driver_floor_windows) == (row.driver_linux, row.driver_windows):
         return "the same"
     floors = f"Linux {row.driver_floor_linux or 'not known'}, Windows {row.driver_floor_windows or 'not known'}"
-    return f"{floors}\n(machine code of every minor release runs from this driver on; PTX needs the driver above)"
+    all_minor = "(machine code of every minor release runs from this driver on; PTX needs the driver above)"
+    return printable.Lines((floors, all_minor))

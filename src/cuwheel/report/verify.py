@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from cuwheel.report.document import Block, Document, Findings, Heading, Paragraph, Verbatim, last_lines
 from cuwheel.report.proof import loaded_rows
 from cuwheel.report.tables import Facts, Row, Table, figure, short, table
+from cuwheel.support import printable
 from cuwheel.support.finding import SEVERITIES, Finding, gravest_first
 from cuwheel.support.wording import a_few, counted, size
 
@@ -73,7 +74,11 @@ def _installation(tried: Installation, *, verbose: bool) -> Iterator[Block]:
     if tried.problem:
         # Of a program that failed it has the output, line by line.
         ours = "\n  | " not in tried.problem
-        yield Paragraph(tried.problem) if ours else Verbatim(tuple(tried.problem.splitlines()))
+        yield (
+            Paragraph(printable.Lines(tried.problem.splitlines()))
+            if ours
+            else Verbatim(tuple(tried.problem.splitlines()))
+        )
     if tried.checks:
         yield _table(tried)
     if seen := loaded_rows(tried.checks):
@@ -85,7 +90,7 @@ def _installation(tried: Installation, *, verbose: bool) -> Iterator[Block]:
     if tried.findings:
         yield Findings(_shortened(tried.findings, verbose=verbose))
     if tried.verdicts:
-        yield Paragraph("\n".join(_verdict(each, tried) for each in tried.verdicts))
+        yield Paragraph(printable.Lines(_verdict(each, tried) for each in tried.verdicts))
     if tried.folder:
         yield Paragraph(f"kept: {tried.folder}")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import msgspec
 from msgspec import Struct
 
-from cuwheel.support import codec, masking
+from cuwheel.support import codec, masking, printable
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 def to_json(value: object) -> str:
     """Writes an answer, or another value that goes out, as `--json` prints it."""
-    return msgspec.json.format(codec.encode_any(shown(value)), indent=2).decode() + "\n"
+    return printable.json(msgspec.json.format(codec.encode_any(shown(value)), indent=2).decode()) + "\n"
 
 
 def shown(value: T) -> T:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from cuwheel.support import wording
+from cuwheel.support import printable
 
 if TYPE_CHECKING:
     ProgressListener: TypeAlias = Callable[[str, "int | None"], contextlib.AbstractContextManager["Progress"]]
@@ -41,10 +41,10 @@ class _Shown:
         self._value = value
 
     def __str__(self) -> str:
-        return wording.printable_line(str(self._value))
+        return printable.line(str(self._value))
 
     def __repr__(self) -> str:
-        return wording.printable_line(repr(self._value))
+        return printable.line(repr(self._value))
 
     def __int__(self) -> int:
         return int(self._value)  # type: ignore[call-overload, no-any-return]
@@ -59,13 +59,13 @@ def _write(level: str, message: str, values: tuple[object, ...]) -> None:
         if number >= _threshold:
             from cuwheel.support import masking  # noqa: PLC0415 - its patterns take 5 ms, and most commands say nothing
 
-            safe = tuple(wording.printable_line(each) if isinstance(each, str) else _Shown(each) for each in values)
+            safe = tuple(printable.line(each) if isinstance(each, str) else _Shown(each) for each in values)
             text = masking.known(message % safe if safe else message, os.environ)
-            text = wording.printable_message(text)
+            text = printable.message(text)
             if _on_message:
                 _on_message(level, text)
             else:
-                sys.stderr.write(text + "\n")
+                sys.stderr.write(printable.output(text) + "\n")
     elif logging := sys.modules.get("logging"):
         logging.getLogger("cuwheel").log(number, message, *values)
 

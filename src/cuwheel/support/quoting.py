@@ -19,7 +19,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct, field
 
 from cuwheel.errors import UsageError
-from cuwheel.support import process_groups
+from cuwheel.support import printable, process_groups
 from cuwheel.support.patterns import lazy_pattern
 
 # Paths that a record or a log names: of the machine where it was made, which may be Windows while this is Linux.
@@ -43,8 +43,10 @@ Shell: TypeAlias = Literal["posix", "cmd", "powershell"]
 
 CMD_LONGEST = 8191  # characters of a line, Microsoft: "Command prompt line string limitation"
 
-# What a terminal, or a report, would not show or would obey; and bytes that were no text.
-_UNPRINTABLE = lazy_pattern(r"[\x01-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\udc80-\udcff]+")
+# What a terminal, a report or a CI service would not show or would obey; of surrogates only bytes that were no text. A
+# shell drops line feeds at the end of what it substitutes: what follows goes with them.
+_HIDDEN = printable.CLASS.replace("\\U0000d800-\\U0000dfff", r"\udc80-\udcff")
+_UNPRINTABLE = lazy_pattern(rf"(?:[{_HIDDEN}]|\n+[^\n]|(?<=#)#(?=[A-Za-z]*\[))+")
 _NEEDS_QUOTES = lazy_pattern(r'[ \t\n\v"]')
 _CMD_META = frozenset('()!^"<>&|')
 _POWERSHELL_BARE = lazy_pattern(r"[A-Za-z_/\\][\w./\\-]*|-[A-Za-z-]+", re.ASCII)

@@ -1,4 +1,4 @@
-"""Text for people: safe for a terminal whoever wrote it, with units, and with the name that somebody meant."""
+"""Text for people: with units, and with the name that somebody meant."""
 
 from __future__ import annotations
 
@@ -11,41 +11,6 @@ from cuwheel.support.patterns import lazy_pattern
 
 if TYPE_CHECKING:
     import jinja2
-
-
-# What strangers wrote (names in wheels and records, what servers and programs say) as text that steers no terminal.
-#
-# Everything that is shown to people goes through here where it is shown: messages, errors, progress, reports.
-
-_MARKUP = lazy_pattern(r"([\\`*_{}\[\]<>#|])")
-_MARK = "\N{REPLACEMENT CHARACTER}"
-# Of what a terminal acts on, line ends and tabs are left. Marks of direction would show a line as another one, tags and
-# other letters without a width hide in it, and half a pair of surrogates cannot be written at all.
-_UNPRINTABLE = lazy_pattern(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\ud800-\udfff\U000e0000-\U000e007f]"
-)
-
-
-def printable_text(value: str) -> str:
-    """Lines stay lines. `\\r\\n` ends one too."""
-    return _UNPRINTABLE.sub(_MARK, value.replace("\r\n", "\n"))
-
-
-def printable_line(value: str) -> str:
-    """One line, whatever was in it: a name with a newline must not begin a line of its own."""
-    return printable_text(value).replace("\n", _MARK).replace("\t", " ")
-
-
-def in_markdown(value: str) -> str:
-    """One line of a page in Markdown, in which nothing is markup."""
-    return _MARKUP.sub(r"\\\1", printable_line(value))
-
-
-def printable_message(value: str) -> str:
-    """What stands behind a first word such as `error:`. Further lines are indented: none can pass for a first."""
-    first, *more = printable_text(value).split("\n")
-    return "\n".join([first, *(each if each.startswith((" ", "\t")) or not each else f"  {each}" for each in more)])
 
 
 # Numbers and paths as people read them.

@@ -155,13 +155,17 @@ def packages_for(wanted: Wanted, around: Surroundings, reasons: list[str]) -> tu
 
 def _none_fits(wanted: Wanted, reasons: Sequence[str]) -> NoHostCompilerError:
     assert wanted.target  # noqa: S101 - who asks has one
-    listed = "".join(f"\n  - {each}" for each in reasons)
     triplet = rows_for(wanted.cpu, wanted.target)[0].triplet
     return NoHostCompilerError(
-        f"no compiler for {wanted.target} was found that nvcc {wanted.cuda} accepts:{listed}",
-        hint="install one, or name it with --host-compiler PROGRAM:\n"
-        f"  apt install g++-{triplet}\n"
-        f"  conda install -c conda-forge gxx_linux-{wanted.target}",
+        (
+            f"no compiler for {wanted.target} was found that nvcc {wanted.cuda} accepts:",
+            *(f"  - {each}" for each in reasons),
+        ),
+        hint=(
+            "install one, or name it with --host-compiler PROGRAM:",
+            f"  apt install g++-{triplet}",
+            f"  conda install -c conda-forge gxx_linux-{wanted.target}",
+        ),
     )
 
 

@@ -433,16 +433,16 @@ def _unfit(compiler: Compiler, toolkit: Toolkit, machine: World) -> str:
 
 
 def _none_fits(machine: World, toolkit: Toolkit, reasons: list[str], wanted: str | None) -> NoHostCompilerError:
-    listed = "".join(f"\n  - {each}" for each in reasons) or "\n  - no compiler was found"
+    listed = (f"  - {each}" for each in reasons or ["no compiler was found"])
     windows = machine.platform == "win32"
     limit = toolkit.host_compilers.gcc_max
     accepted = f"MSVC {toolkit.host_compilers.accepted('msvc')}" if windows else f"gcc up to {limit}"
     what = f"{wanted} is not a compiler that" if wanted else "no host compiler was found that"
     return NoHostCompilerError(
-        f"{what} nvcc {toolkit.version} accepts ({accepted}):{listed}",
+        (f"{what} nvcc {toolkit.version} accepts ({accepted}):", *listed),
         hint=_BUILD_TOOLS
         if windows
-        else "install one next to the others:\n" + "\n".join(f"  {each}" for each in install_commands(limit or 0)),
+        else ("install one next to the others:", *(f"  {each}" for each in install_commands(limit or 0))),
     )
 
 

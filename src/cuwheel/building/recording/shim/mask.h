@@ -8,6 +8,32 @@
 #include "text.h"
 
 #define MASK "***"
+
+/* Whether a terminal acts on what begins here, or does not show it; `size`: its bytes. */
+SHARED bool is_unprintable(const unsigned char *at, size_t left, size_t *size) {
+    size_t length = character(at, left);
+    *size = length ? length : 1;
+    if (!length)
+        return true; /* no UTF-8 */
+    unsigned long code = length == 1 ? at[0] : at[0] & (0x7Fu >> length);
+    for (size_t index = 1; index < length; index++)
+        code = code << 6 | (at[index] & 0x3F);
+    bool found = code == '\n' || code == '\t';
+    for (size_t index = 0; UNPRINTABLE[index][1] && !found; index++)
+        found = code >= UNPRINTABLE[index][0] && code <= UNPRINTABLE[index][1];
+    return found;
+}
+
+/* A name for people, as cuwheel.support.printable has it: one line, in which no CI service finds a command. */
+SHARED void put_printable(struct text *into, const char *name) {
+    size_t count = strlen(name);
+    for (size_t at = 0, size; at < count; at += size) {
+        bool hidden = is_unprintable((const unsigned char *)name + at, count - at, &size);
+        put(into, hidden ? "?" : name + at, hidden ? 1 : size);
+        if ((at == 0 && starts(name, "::")) || (at > 0 && name[at] == '#' && name[at - 1] == '#'))
+            put(into, " ", 1);
+    }
+}
 #define LONGEST_NAME 256
 
 SHARED bool is_word(char byte) {

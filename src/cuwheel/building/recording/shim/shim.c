@@ -88,6 +88,14 @@ static void start_child(const struct call *call, int report, const sigset_t *mas
     _exit(127);
 }
 
+/* As shells say it. */
+static void complain(const char *name, const char *problem) {
+    struct text line = {0};
+    put_printable(&line, name);
+    fprintf(stderr, "%.*s: %s\n", (int)line.size, line.at ? line.at : "", problem);
+    forget(&line);
+}
+
 /* Pass on what it prints until it has ended. */
 static void attend(struct call *call, const sigset_t *waiting) {
     while (!child_ended) {
@@ -224,7 +232,7 @@ static int run_recorded(struct call *call, const struct session *session) {
                  problem ? problem : killed ? WTERMSIG(status) : WEXITSTATUS(status), (int64_t)used.ru_maxrss * 1024);
     }
     if (problem) {
-        fprintf(stderr, "%s: %s\n", call->start, strerror(problem));
+        complain(call->start, strerror(problem));
         _exit(problem == ENOENT ? 127 : 126);
     }
     end_like(status);
@@ -240,8 +248,9 @@ static int run_command(struct call *call, const struct session *session) {
     if (session)
         return run_recorded(call, session);
     run_as_shells_do(call->start, call->command);
-    fprintf(stderr, "%s: %s\n", call->start, strerror(errno));
-    return errno == ENOENT ? 127 : 126;
+    int problem = errno;
+    complain(call->start, strerror(problem));
+    return problem == ENOENT ? 127 : 126;
 }
 
 int main(int argc, char **argv) {
@@ -260,7 +269,7 @@ int main(int argc, char **argv) {
         bool real = self && find_real(strchr(self, '/') ? self : argv[0], found);
         call.program = real ? found : argv[0];
         if (!real) {
-            fprintf(stderr, "%s: command not found\n", last_part(argv[0]));
+            complain(last_part(argv[0]), "command not found");
             return 127;
         }
         if (strchr(argv[0], '/'))
@@ -274,8 +283,9 @@ int main(int argc, char **argv) {
         give_module_id(&call, &session);
     if (inside || !recording || !worth_recording(call.tool, call.argv)) {
         syscall(SYS_execve, call.program, call.command, call.variables);
-        fprintf(stderr, "%s: %s\n", call.program, strerror(errno));
-        return errno == ENOENT ? 127 : 126;
+        int problem = errno;
+        complain(call.program, strerror(problem));
+        return problem == ENOENT ? 127 : 126;
     }
     make_id(call.id, sizeof call.id);
     bool nvcc = strcmp(call.tool->kind, "nvcc") == 0;

@@ -250,7 +250,7 @@ try:  # Python imports from a zip without looking at its sums
             if not name.startswith("wheels/"):
                 archive.read(name)
 except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
-    sys.stderr.write("error: the kit was damaged on its way: " + ascii(str(error)) + "\\nhint: copy it again\\n")
+    sys.stderr.write("error: the kit was damaged on its way: " + ascii(str(error))[1:-1] + "\\nhint: copy it again\\n")
     sys.exit(2)
 from kit.support import masking, scratch
 from kit.onsite.main import main

@@ -8,7 +8,7 @@ import inspect
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args, get_origin
 
 from msgspec import Struct
 from msgspec.structs import fields
@@ -112,6 +112,8 @@ cuwheel.check/1 native fails
 
 `msgspec.json.encode` and `dataclasses.asdict` are not the way: an answer holds values of its own (`Capability`, paths),
 and texts that may hold a secret are masked when it is written.
+
+Machines are named in one way by [all functions](#machines): a text, with commas or not, or a list.
 
 What has to be compiled for these machines?
 
@@ -344,8 +346,21 @@ def _request(request: type) -> str:
     return "\n\n".join([f"### {request.__name__}", *told, "\n".join(rows)])
 
 
+MACHINES = """\
+How functions take machines (`on=`, `machines=`, the arguments of `plan`, `compile=` of `graft`): a text, `"h100"`, or
+several with commas, `"h100,l40"`; a path; a value; or a list of these. A text is a GPU's name, a capability, a
+generation, the file of a machine profile or a fleet, or `this` machine. Values are `Machine` and `MachineProfile`; a
+build takes texts and paths alone, since its machines stand in its configuration. `doctor` and `explain` are about one
+machine: a profile, or of `explain` also a GPU. What names no machine is a `UsageError`; a GPU that nobody knows is an
+`UnknownNameError`."""
+
+
 def _value(name: str, package: ModuleType = cuwheel) -> str:
     kind = getattr(package, name)
+    if name == "Machines":
+        return f"### {name}\n\n{MACHINES}"
+    if get_origin(kind) is Literal:
+        return f"### {name}\n\nOne of {', '.join(f'`{each}`' for each in get_args(kind))}."
     if inspect.isclass(kind) and issubclass(kind, Struct):
         names = [each.name for each in fields(kind)]
     else:

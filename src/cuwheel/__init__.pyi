@@ -108,6 +108,7 @@ from cuwheel.errors import UsageError as UsageError
 from cuwheel.facts.arch import Arch as Arch
 from cuwheel.facts.arch import Capability as Capability
 from cuwheel.machine.fleet import Machine as Machine
+from cuwheel.machine.fleet import Machines as Machines
 from cuwheel.machine.fleet import Refinement as Refinement
 from cuwheel.machine.profile import MachineProfile as MachineProfile
 from cuwheel.network.cluster_access import Certificates as Certificates
@@ -175,6 +176,7 @@ __all__ = [
     "LockFormat",
     "Machine",
     "MachineProfile",
+    "Machines",
     "MalformedError",
     "MissingExtraError",
     "NetworkError",

@@ -81,7 +81,7 @@ def test_a_wheel_is_built_with_the_list_and_the_compiler_that_it_had(
         cuwheel.graft(base, add=["sm_90"], source=tmp_path, output=tmp_path / "out")
     (request,) = asked
     assert request.fit
-    assert (list(request.machines), request.fit.archs) == (["8.0", "9.0"], ("sm_90", "sm_80"))
+    assert (request.machines, request.fit.archs) == (("8.0", "9.0"), ("sm_90", "sm_80"))
     assert list(request.cuda) == ["13.0.7"]
     with pytest.raises(UsageError, match="enough"):
         cuwheel.graft(base, add=["sm_90"], source=tmp_path, output=tmp_path / "out", cuda="13.0.1")

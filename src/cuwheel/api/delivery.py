@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cuwheel.delivery.install_answer import Install
     from cuwheel.delivery.publishing import Publish
     from cuwheel.delivery.workflows.writing import Ci
-    from cuwheel.machine.fleet import Machine, Refinement
+    from cuwheel.machine.fleet import Machines, Refinement
 
 
 @takes_request(PublishRequest)
@@ -89,7 +89,7 @@ def catalogue(request: CatalogueRequest) -> Catalogue:
 def catalogue_list(
     place: str | Path | None = None,
     *,
-    on: Sequence[str | Path | Machine] = (),
+    on: Machines = (),
     refine: Refinement | None = None,
 ) -> Catalogue:
     """List the newest release of each package that runs on machines; without `on`, on the first GPUs of each
@@ -100,7 +100,7 @@ def catalogue_list(
     from cuwheel.delivery import cataloguing
     from cuwheel.machine import fleet
 
-    return cataloguing.reach_of_catalogue(place, fleet.machines_named(on, refine) if on else ())
+    return cataloguing.reach_of_catalogue(place, fleet.machines_named(on, refine))
 
 
 @takes_request(CiRequest)

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from cuwheel.device_code.compare import Compare
     from cuwheel.device_code.kernels import Kernels
     from cuwheel.diagnosis.answer import Explain
-    from cuwheel.machine.fleet import Machine, Refinement
-    from cuwheel.machine.profile import MachineProfile
+    from cuwheel.machine.fleet import Machine, Machines, Refinement
     from cuwheel.report.gpus import Gpus
     from cuwheel.report.inspect import Inspect
     from cuwheel.report.toolkits import Toolkits
@@ -27,15 +26,16 @@ if TYPE_CHECKING:
     from cuwheel.verdicts.verdict import Check
 
 
-def doctor(
-    *, on: str | Path | MachineProfile | None = None, env: Path | None = None, needs: Sequence[str] = ()
-) -> Doctor:
-    """Examine this machine and what is installed on it, or what a profile describes, and say what is wrong."""
-    from cuwheel.machine import profile
+def doctor(*, on: Machines = (), env: Path | None = None, needs: Sequence[str] = ()) -> Doctor:
+    """Examine this machine and what is installed on it, or what a profile describes, and say what is wrong.
+
+    `on`: a machine profile, as a file or a value; none, and `this`, for this machine.
+    """
+    from cuwheel.machine import fleet
     from cuwheel.verdicts import examination, prerequisites
 
     wanted = prerequisites.parse_needs(needs)
-    saved = profile.profile_from(on)
+    saved = fleet.whole_machine(on)
     found = examination.examine_profile(saved) if saved else examination.examine_this_machine(environment_folder(env))
     return replace(found, needs=prerequisites.examine(wanted, found.machine))
 
@@ -112,7 +112,7 @@ def compare(
 
 def check(
     *targets: str | Path,
-    on: Sequence[str | Path | Machine] = (),
+    on: Machines = (),
     refine: Refinement | None = None,
     env: Path | None = None,
     platform: str | None = None,
@@ -122,7 +122,8 @@ def check(
 ) -> Check:
     """Say whether wheels (or their facts files), libraries or distributions run on machines, how, and why not.
 
-    `on`: GPU names, capabilities, machine profiles, fleet files or `Machine` values; without one, this machine.
+    `on`: GPU names, capabilities, machine profiles, fleet files or `Machine` values, in a list or one text with
+    commas; without one, this machine.
     `env`: the Python environment that the packages are in, or come into: its torch and variables are the machines'.
     `cluster`: whose workers read the files. `max_size`: each has at most so many bytes. `archs`: each is for exactly
     these architectures (`sm_90`, `compute_90`).
@@ -171,7 +172,7 @@ def _downloaded_for(machines: Sequence[Machine], target: str | Path, platform: s
 
 
 def plan(
-    *machines: str | Path | Machine,
+    *machines: Machines,
     refine: Refinement | None = None,
     cuda: Sequence[str] = (),
     future: bool = False,
@@ -182,11 +183,13 @@ def plan(
     cmake: str | None = None,
 ) -> Plan:
     """Find the smallest architecture list for these machines, and without `cuda` the fewest CUDA versions too."""
+    from cuwheel.machine import fleet
     from cuwheel.verdicts.planning import plans
     from cuwheel.verdicts.planning.plan import PlanOptions
 
     options = PlanOptions(future=future, native=native, specific=specific, family=family, ptx=ptx)
-    return plans.plan_for(machines, cuda, options, refine=refine, cmake=cmake)
+    named = [word for each in machines for word in fleet.machine_words(each)]
+    return plans.plan_for(named, cuda, options, refine=refine, cmake=cmake)
 
 
 def plan_sizes(planned: Plan, like: str | Path) -> Plan:
@@ -199,7 +202,7 @@ def plan_sizes(planned: Plan, like: str | Path) -> Plan:
 def read_list(
     text: str,
     *,
-    on: Sequence[str | Path | Machine] = (),
+    on: Machines = (),
     refine: Refinement | None = None,
     spelling: str | None = None,
     cuda: Sequence[str] = (),
@@ -213,7 +216,7 @@ def read_list(
 def explain(
     log: str | Path | BinaryIO,
     *,
-    on: str | Path | Machine | MachineProfile | Sequence[str | Path | Machine | MachineProfile] | None = None,
+    on: Machines = (),
     wheel: str | Path | None = None,
     building: bool = False,
 ) -> Explain:

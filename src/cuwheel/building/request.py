@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Literal, TypedDict
 
 from msgspec import Struct
 
+from cuwheel.errors import UsageError
+from cuwheel.machine.fleet import machine_words
 from cuwheel.support import files
 from cuwheel.support.request_fields import must_be_positive
 from cuwheel.toolchains.request import ToolkitSources
@@ -112,7 +114,7 @@ class BuildRequest(ToolkitSources):
     """
 
     source: str | Path = field(default=".", kw_only=False)
-    machines: Sequence[str | Path] = ()
+    machines: str | Path | Sequence[str | Path] = ()
     cuda: Sequence[str] = ()
     python: Sequence[str] = ()
     config: Path | None = None
@@ -127,6 +129,13 @@ class BuildRequest(ToolkitSources):
     dry_run: bool = False
 
     def __post_init__(self) -> None:
+        words = machine_words(self.machines)
+        if not all(isinstance(each, str) for each in words):
+            raise UsageError(
+                "a build's machines stand in its configuration: GPU names, capabilities, profiles and fleet files",
+                hint='such as machines=["h100", "fleet.toml"]',
+            )
+        object.__setattr__(self, "machines", words)
         ToolkitSources.__post_init__(self)  # `super()` does not find its class where there are slots
         if self.cluster is not None:
             from cuwheel.network import cluster_access  # noqa: PLC0415 - few have one
@@ -138,5 +147,5 @@ class BuildRequest(ToolkitSources):
     @property
     def overrides(self) -> dict[str, object]:
         """All that goes over the configuration."""
-        said = {"for_": tuple(map(str, self.machines)), "cuda": self.cuda, "python": self.python, "cpu": self.cpu}
+        said = {"for_": self.machines, "cuda": self.cuda, "python": self.python, "cpu": self.cpu}
         return {**self.settings, **{name: value for name, value in said.items() if value}}

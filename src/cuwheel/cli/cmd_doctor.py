@@ -44,7 +44,7 @@ DOCTOR = Command(
 
 exit status: 0 no error found, 1 an error was found or a need is not met""",
     (
-        Option("--on PROFILE", "look at a saved machine profile instead of this machine", values.profile),
+        Option("--on PROFILE", "look at a saved machine profile instead of this machine", values.whole_machine),
         Option("--env FOLDER", "the Python environment to look at", places.environment),
         Option("--need NEED", "a prerequisite such as 'cmake>=3.22.1'; repeatable", need, many=True),
         Option("--save FILE", "write the machine profile as JSON", places.new_file),

@@ -53,8 +53,9 @@ exit status: 0 a cause was found, 1 none is known""",
         Option("--report FILE", "write the investigation as a Markdown document", places.new_file),
         Option(
             "--on MACHINE",
-            "the machine on which it failed: its GPU, a profile from doctor --save, or 'this' to look at this one",
-            values.gpu_or_profile,
+            "the machine on which it failed: its GPU, a profile from doctor --save, or 'this' to look at this one; "
+            "with commas, or repeated",
+            values.one_machine,
             many=True,
         ),
     ),

@@ -376,27 +376,28 @@ def gpu(text: str) -> str:
     return text
 
 
-def profile(text: str) -> Path:
-    """A file of `cuwheel doctor --save`."""
-    from cuwheel.machine import profile as profiles
-
-    path = places.file_of(text, _SAVE_ONE)
-    asked(lambda: profiles.load(path))
-    return path
-
-
-def gpu_or_profile(text: str) -> str | Machine | MachineProfile:
-    """Looks up a GPU by name or capability, or reads a file of `cuwheel doctor --save`; `this` stays a word."""
+def whole_machine(text: str) -> str | MachineProfile:
+    """`this` machine, or the one that a file of `cuwheel doctor --save` describes."""
     from cuwheel.machine import fleet
-    from cuwheel.machine import profile as profiles
 
-    if text == fleet.THIS:
-        return text
-    if places.exists(text) or text.endswith(".json"):
-        path = places.file_of(text, _SAVE_ONE)
-        return asked(lambda: profiles.load(path))
-    _capability(text)
-    return asked(lambda: fleet.from_gpu(text), _GPUS)
+    if text.endswith(".json"):
+        places.file_of(text, _SAVE_ONE)
+    return asked(lambda: fleet.whole_machine(text)) or text
+
+
+def one_machine(text: str) -> list[str | Machine | MachineProfile]:
+    """What is known of one machine: its GPU's name or capability, its profile, or that it is `this` one."""
+    from cuwheel.machine import fleet
+
+    words = _machine_words(text)
+    for word in words:
+        if word.endswith((".json", ".toml")):
+            places.file_of(word, _SAVE_ONE)
+        else:
+            _capability(word)
+    known, gpu = asked(lambda: fleet.one_machine([word for word in words if word.lower() != fleet.THIS]))
+    here = [fleet.THIS] if fleet.THIS in map(str.lower, words) else []
+    return [*here, *([known] if known else []), *([gpu] if gpu else [])]
 
 
 def fleet(text: str) -> Path:

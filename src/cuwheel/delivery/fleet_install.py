@@ -15,7 +15,7 @@ from cuwheel.delivery.install_answer import Part, initial_answer
 from cuwheel.delivery.lock_files import InstallLock, LockPart
 from cuwheel.errors import UsageError
 from cuwheel.facts import versions
-from cuwheel.machine.fleet import Machine, machines_named, with_platform
+from cuwheel.machine.fleet import Machine, Machines, machines_named, with_platform
 from cuwheel.network import addresses, resolver, transfer
 from cuwheel.support import files, log
 from cuwheel.support.wording import size
@@ -52,12 +52,10 @@ def write_or_download(request: InstallRequest) -> Install:
     return replace(answer, lock=str(folder), locks=tuple(map(str, written)), downloaded=done, written=True)
 
 
-def resolve_fleet(
-    request: InstallRequest, fleet: Path | Sequence[str | Path | Machine]
-) -> list[tuple[Part, LockPart | None]]:
+def resolve_fleet(request: InstallRequest, fleet: Machines) -> list[tuple[Part, LockPart | None]]:
     """Each kind of machine once: as it is shown, and as a lock has it, where all that was asked for runs there."""
     kinds: dict[Machine, list[Machine]] = {}
-    for machine in machines_named([fleet] if isinstance(fleet, Path) else fleet, request.refine):
+    for machine in machines_named(fleet, request.refine):
         if machine.python is None:
             raise UsageError(
                 f"the fleet file does not say which Python {machine.name} has",

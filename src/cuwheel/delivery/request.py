@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 
 from cuwheel.delivery import candidates
 from cuwheel.errors import NetworkError, UsageError
-from cuwheel.machine.fleet import Machine, Refinement
+from cuwheel.machine.fleet import Machines, Refinement, machine_words
 from cuwheel.network import addresses
 from cuwheel.support import printable
 from cuwheel.support.request_fields import as_paths, must_be_positive, normalise
@@ -59,7 +59,7 @@ class PublishRequest:
     variants: bool = False
     dry_run: bool = False
     requirements: Path | None = None
-    machines: Sequence[str | Path | Machine] = ()
+    machines: Machines = ()
     refine: Refinement | None = None
     indexes: Sequence[str] = ()
     find_links: Sequence[str] = ()
@@ -69,6 +69,7 @@ class PublishRequest:
 
     def __post_init__(self) -> None:
         normalise(self)
+        object.__setattr__(self, "machines", machine_words(self.machines))
         must_be_positive(keep=self.keep)
         changed = self.wheels or self.yank or self.unyank or self.remove or self.keep or self.catalogue
         if self.requirements is not None:
@@ -146,7 +147,7 @@ class FindRequest:
     """
 
     wanted: str = field(kw_only=False)
-    on: Sequence[str | Path | Machine] = ()
+    on: Machines = ()
     refine: Refinement | None = None
     env: Path | None = None
     indexes: Sequence[str] = ()
@@ -160,6 +161,7 @@ class FindRequest:
 
     def __post_init__(self) -> None:
         normalise(self)
+        object.__setattr__(self, "on", machine_words(self.on))
         must_be_positive(budget=self.budget)
         if self.wanted:
             object.__setattr__(self, "requirement", candidates.parse_requirement(self.wanted))

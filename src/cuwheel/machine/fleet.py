@@ -9,10 +9,10 @@ import platform
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeGuard, Union
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -100,6 +100,11 @@ class Machine(Software, frozen=True, kw_only=True):
     def loads_by(self, variable: str) -> str | None:
         """The value of a variable that chooses what a package loads."""
         return next((each.partition("=")[2] for each in self.loads if each.startswith(f"{variable}=")), None)
+
+
+# As callers name machines: GPU names, capabilities, files and values. A text may have several, with commas.
+MachineName: TypeAlias = Union[str, Path, Machine, "MachineProfile"]
+Machines: TypeAlias = MachineName | Sequence[MachineName] | None
 
 
 class Refinement(Software, frozen=True, kw_only=True):
@@ -338,6 +343,7 @@ def _fleet_problems(row: FleetMachine) -> Iterator[str]:
 
 THIS = "this"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+_SHOWN = 100
 
 
 def machines_here(profile: MachineProfile, refine: Refinement | None = None) -> tuple[Machine, ...]:
@@ -347,14 +353,14 @@ def machines_here(profile: MachineProfile, refine: Refinement | None = None) -> 
 
 
 def machines_asked_for(
-    on: Sequence[str | Path | Machine],
+    on: Machines,
     refine: Refinement | None = None,
     *,
     env: Path | None = None,
 ) -> tuple[Machine, ...]:
     """What `--on` names, with the packages of `env`; without either this machine, with the GPUs that a program sees."""
-    if on:
-        found = machines_named(on, refine, env=env)
+    if words := machine_words(on):
+        found = machines_named(words, refine, env=env)
         if env is None:
             return found
         from cuwheel.machine import python_environment  # noqa: PLC0415 - most are asked about without one
@@ -370,16 +376,14 @@ def machines_asked_for(
     return machines_here(seen, refine)
 
 
-def machines_named(
-    on: Iterable[str | Path | Machine], refine: Refinement | None = None, *, env: Path | None = None
-) -> tuple[Machine, ...]:
+def machines_named(on: Machines, refine: Refinement | None = None, *, env: Path | None = None) -> tuple[Machine, ...]:
     """What `--on` names, in order: GPUs, capabilities, `this`, profiles, fleet files. All unknown names at once.
 
     `env`: the Python environment from which this machine is seen.
     """
     found: list[Machine] = []
     errors: list[CuwheelError] = []
-    for word in _words(on):
+    for word in machine_words(on):
         try:
             found += _machines_of_word(word, env)
         except UnknownNameError as error:
@@ -394,36 +398,86 @@ def machines_named(
     return tuple(refine.apply(each) for each in dict.fromkeys(found))
 
 
-def one_machine(
-    on: str | Path | Machine | MachineProfile | Sequence[str | Path | Machine | MachineProfile] | None,
-) -> tuple[MachineProfile | None, Machine | None]:
+def one_machine(on: Machines) -> tuple[MachineProfile | None, Machine | None]:
     """One machine, as people say it: its profile, a file with that or `this`, and a GPU by name or capability."""
-    from cuwheel.machine import profile  # noqa: PLC0415 - most are named by their GPU
-
-    given = [on] if isinstance(on, (str, Path, Machine, profile.MachineProfile)) else list(on or ())
-    here = THIS in given
-    words = [each for each in given if each != THIS]
-    gpus = [each for each in words if isinstance(each, Machine) or (isinstance(each, str) and not _is_file(each))]
-    profiles = [each for each in words if each not in gpus]
+    here, profiles, gpus = _parts_of_machine(on)
     if len(gpus) > 1 or len(profiles) > 1:
-        raise UsageError("on must be one machine: a GPU, a profile, or a profile and one of its GPUs")
-    known = next((profile.profile_from(each) for each in profiles if not isinstance(each, Machine)), None)
-    if here and not known:
+        raise UsageError("it must be one machine: a GPU, a profile, or a profile and one of its GPUs")
+    if here and not profiles:
         from cuwheel.machine import probe  # noqa: PLC0415 - few ask for this one
 
-        known = probe.probe(None)
-    return known, next((from_gpu(each) if isinstance(each, str) else each for each in gpus), None)
+        profiles = [probe.probe(None)]
+    return next(iter(profiles), None), next(iter(gpus), None)
 
 
-def _words(on: Iterable[str | Path | Machine]) -> Iterator[str | Machine]:
-    """Split at commas, unless there is a file of that name."""
-    for word in on:
+def whole_machine(on: Machines) -> MachineProfile | None:
+    """The profile of a machine that is to be examined; None for this one. A GPU alone is no machine."""
+    here, profiles, gpus = _parts_of_machine(on)
+    if gpus:
+        named = ", ".join(repr(each.name) for each in gpus)
+        raise UsageError(
+            f"{named} {'is a GPU' if len(gpus) == 1 else 'are GPUs'}, and a machine is examined whole: 'this' one, or "
+            "a profile of another",
+            hint="write its profile there with: cuwheel doctor --save FILE; "
+            "what runs on a GPU: cuwheel check TARGET --on MACHINES",
+        )
+    if here + len(profiles) > 1:
+        raise UsageError("one machine is examined at a time", hint="run cuwheel doctor once for each")
+    return next(iter(profiles), None)
+
+
+def _parts_of_machine(on: Machines) -> tuple[bool, list[MachineProfile], list[Machine]]:
+    """Whether it is this machine, and the profiles and the GPUs that are named."""
+    from cuwheel.machine import profile  # noqa: PLC0415 - most are named by their GPU
+
+    here, profiles, gpus = False, [], []
+    for word in machine_words(on):
         if isinstance(word, Machine):
-            yield word
-        elif isinstance(word, Path) or _is_file(word):
-            yield str(word)
+            gpus.append(word)
+        elif not isinstance(word, str):
+            profiles.append(word)
+        elif word.lower() == THIS:
+            here = True
+        elif word.endswith(".toml"):
+            gpus += read_fleet_file(Path(word))
+        elif word.endswith(".json") or _is_file(word):
+            profiles.append(profile.load(Path(word)))
         else:
-            yield from (part.strip() for part in word.split(",") if part.strip())
+            gpus.append(from_gpu(word))
+    return here, profiles, gpus
+
+
+def machine_words(on: Machines) -> tuple[str | Machine | MachineProfile, ...]:
+    """Machines as a caller names them, one by one: texts are split at commas, unless there is a file of that name.
+
+    Nothing was asked for by None and by an empty list; a text that names none is a mistake.
+    """
+    given = [on] if isinstance(on, (str, bytes, Mapping)) or not isinstance(on, Iterable) else list(on)
+    found: list[str | Machine | MachineProfile] = []
+    for each in [] if on is None else given:
+        if isinstance(each, Path):
+            found.append(str(each))
+        elif isinstance(each, str) and (words := _split(each)):
+            found += words
+        elif isinstance(each, Machine) or _is_profile(each):
+            found.append(each)
+        else:
+            raise UsageError(
+                "machines are GPU names, capabilities, profiles and fleet files, in one text with commas or in a list: "
+                f"{repr(each)[:_SHOWN]} names none",
+                hint="such as 'h100,l40', or ['h100', 'fleet.toml']",
+            )
+    return tuple(found)
+
+
+def _split(text: str) -> list[str]:
+    return [text] if _is_file(text) else [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _is_profile(value: object) -> TypeGuard[MachineProfile]:
+    from cuwheel.machine.profile import MachineProfile  # noqa: PLC0415 - most are named by their GPU
+
+    return isinstance(value, MachineProfile)
 
 
 def _is_file(word: str) -> bool:
@@ -437,9 +491,11 @@ def _holds_json(word: str) -> bool:
     return _is_file(word) and files.head(Path(word), 64).lstrip().startswith("{")
 
 
-def _machines_of_word(word: str | Machine, env: Path | None) -> Sequence[Machine]:
+def _machines_of_word(word: str | Machine | MachineProfile, env: Path | None) -> Sequence[Machine]:
     if isinstance(word, Machine):
         return (word,)
+    if not isinstance(word, str):
+        return from_profile(word, "profile")
     if word.lower() == THIS:
         from cuwheel.machine import probe  # noqa: PLC0415 - most are named by their GPU
 

@@ -21,6 +21,7 @@ from cuwheel.support.patterns import lazy_pattern
 
 # Keeps people out of profiles: no user names, host names or home folders.
 
+
 Value = TypeVar("Value")
 
 # Home folders of other users in a path.
@@ -221,11 +222,6 @@ def save(profile: MachineProfile, path: Path) -> None:
 
 def load(path: Path) -> MachineProfile:
     return decode(files.read_limited(path, _MAX_BYTES, "a machine profile", hint=_HINT), str(path))
-
-
-def profile_from(given: str | Path | MachineProfile | None) -> MachineProfile | None:
-    """A profile, or the one in a file."""
-    return load(Path(given)) if isinstance(given, (str, Path)) else given
 
 
 def decode(text: bytes, name: str) -> MachineProfile:

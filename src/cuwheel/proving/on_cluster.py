@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Literal
@@ -56,7 +56,7 @@ class Proofs(Answer, frozen=True, kw_only=True):
         return bool(self.proofs) and all(each.succeeded for each in self.proofs)
 
 
-def gpu_tags(on: Iterable[str]) -> tuple[str, ...]:
+def gpu_tags(on: fleet.Machines) -> tuple[str, ...]:
     """The tags of the GPUs that are named: which workers have them."""
     named = fleet.machines_named(on)
     return tuple(dict.fromkeys(f"gpu:{each.capability}" for each in named if each.capability))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cuwheel.errors import UsageError
+from cuwheel.machine.fleet import Machines, machine_words
 from cuwheel.network import cluster_access
 from cuwheel.support.request_fields import as_paths, must_be_positive, normalise
 
@@ -98,7 +99,7 @@ class FleetRequest(_Wheels):
     """
 
     cluster: str
-    on: Sequence[str] = ()
+    on: Machines = ()
     output: Path = Path("proofs")
     requirements: bool = False
     system: bool = False
@@ -107,5 +108,6 @@ class FleetRequest(_Wheels):
 
     def __post_init__(self) -> None:
         _Wheels.__post_init__(self)
+        object.__setattr__(self, "on", machine_words(self.on))
         cluster_access.parse_address(self.cluster)
         _must_be_variables(self.pass_env)

@@ -243,7 +243,7 @@ OTHER_NAMES = {
         "UsageError",
     ),
     "cuwheel.facts.arch": ("Arch", "Capability"),
-    "cuwheel.machine.fleet": ("Machine", "Refinement"),
+    "cuwheel.machine.fleet": ("Machine", "Machines", "Refinement"),
     "cuwheel.machine.profile": ("MachineProfile",),
     "cuwheel.proving.request": ("FleetRequest", "PackRequest"),
     "cuwheel.support.finding": ("Cause", "Finding"),

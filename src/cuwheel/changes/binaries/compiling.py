@@ -41,7 +41,7 @@ from cuwheel.verdicts.modules import device_linked
 from cuwheel.verdicts.predict import reach_of
 
 if TYPE_CHECKING:
-    from cuwheel.machine.fleet import Machine
+    from cuwheel.machine.fleet import Machines
     from cuwheel.toolchains.assembler import Assembler
 
 _SECONDS = 3600.0  # for one piece of PTX: the largest seen take minutes
@@ -68,7 +68,7 @@ class Aim(Struct, frozen=True, kw_only=True):
         return Device(capability=self.capability, ptx_isa=self.ptx_isa)
 
 
-def aims_of(words: Sequence[str | Path | Machine], env: Path | None = None) -> tuple[Aim, ...]:
+def aims_of(words: Machines, env: Path | None = None) -> tuple[Aim, ...]:
     """What `--compile` names: what `--on` takes, and architectures. Raises UsageError for a machine without a GPU."""
     found = []
     for machine in fleet.machines_named(words, env=env):

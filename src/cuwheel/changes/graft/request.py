@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cuwheel.errors import UsageError
+from cuwheel.machine.fleet import Machines, machine_words
 from cuwheel.support.request_fields import as_paths, normalise
 
 
@@ -32,12 +33,13 @@ class GraftRequest:
     add: Sequence[str] = ()
     source: str | Path | None = None
     cuda: str | Sequence[str] | None = None
-    compile: Sequence[str | Path] = ()
+    compile: Machines = ()
     env: Path | None = None
     drop_signature: bool = False
 
     def __post_init__(self) -> None:
         normalise(self)
+        object.__setattr__(self, "compile", machine_words(self.compile))
         object.__setattr__(self, "base", self.base or "")
         object.__setattr__(self, "cuda", (self.cuda,) if isinstance(self.cuda, str) else tuple(self.cuda or ()))
         if bool(self.add) != (self.source is not None) or (self.cuda and not (self.add or self.compile)):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct
 
 from cuwheel.errors import UnreadableError, UsageError
-from cuwheel.machine.fleet import Machine
+from cuwheel.machine.fleet import Machine, Machines, machine_words
 from cuwheel.support.request_fields import as_paths, normalise
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class SlimRequest:
     """
 
     targets: str | Path | Sequence[str | Path] = field(default=(), kw_only=False)
-    machines: Sequence[str | Path | Machine] = ()
+    machines: Machines = ()
     env: Path | None = None
     output: Path | None = None
     compile: bool = False
@@ -51,6 +51,7 @@ class SlimRequest:
 
     def __post_init__(self) -> None:
         normalise(self)
+        object.__setattr__(self, "machines", machine_words(self.machines))
 
     @property
     def named(self) -> tuple[str | Path, ...]:
@@ -126,11 +127,11 @@ def resolve(request: SlimRequest) -> SlimTask:
     )
 
 
-def _machines(words: Sequence[str | Path | Machine], request: SlimRequest) -> tuple[Machine, ...] | None:
+def _machines(words: Machines, request: SlimRequest) -> tuple[Machine, ...] | None:
     """Looks up the machines; None for `all`, which makes sense only with what changes files that keep everything."""
     from cuwheel.machine import fleet  # noqa: PLC0415
 
-    flat = [part for word in words for part in (map(str.strip, word.split(",")) if isinstance(word, str) else [word])]
+    flat = machine_words(words)
     if not flat:
         raise UsageError(
             "no GPUs to keep were given", hint="--for h100,l40, --for this, or --for all with --recompress"

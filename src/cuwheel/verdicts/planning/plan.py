@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
@@ -14,11 +13,11 @@ from cuwheel.facts import toolkits
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.facts.spellings.row import Spelling
 from cuwheel.machine import fleet
-from cuwheel.machine.fleet import Machine, Refinement
 from cuwheel.support.answer import Answer
 
 if TYPE_CHECKING:
     from cuwheel.facts.rows.toolkits import Toolkit
+    from cuwheel.machine.fleet import Machine, Machines, Refinement
 
 
 # What the list has to have, and which options cannot be used together.
@@ -67,7 +66,7 @@ def find_toolkits(names: Sequence[str], errors: list[CuwheelError]) -> tuple[Too
 
 
 def find_machines(
-    names: Iterable[str | Path | Machine],
+    names: Machines,
     every: Callable[[], Sequence[Machine]],
     errors: list[CuwheelError],
     refine: Refinement | None = None,
@@ -80,15 +79,11 @@ def find_machines(
     if refine and (wrong := _not_versions(refine)):
         errors += wrong
         refine = None
-    for name in names:
-        if isinstance(name, Machine):
-            found.append(name)
-            continue
-        for word in [str(name)] if Path(name).is_file() else split_words([str(name)]):
-            try:
-                found += every() if word.lower() == ALL else fleet.machines_named([word])
-            except CuwheelError as error:
-                errors.append(error)
+    for word in fleet.machine_words(names):
+        try:
+            found += every() if isinstance(word, str) and word.lower() == ALL else fleet.machines_named([word])
+        except CuwheelError as error:
+            errors.append(error)
     return tuple(dict.fromkeys(refine.apply(each) for each in found) if refine else dict.fromkeys(found))
 
 

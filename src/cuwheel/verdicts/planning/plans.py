@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
@@ -18,7 +17,6 @@ from cuwheel.facts import gpus, spellings, toolkits, torch, versions
 from cuwheel.facts.arch import Arch
 from cuwheel.facts.tables import tables
 from cuwheel.machine import fleet
-from cuwheel.machine.fleet import Machine
 from cuwheel.support import quoting
 from cuwheel.support.wording import a_few, file_name
 from cuwheel.verdicts import predict
@@ -42,7 +40,7 @@ if TYPE_CHECKING:
     from cuwheel.device_code.libraries import Library, Survey
     from cuwheel.facts.rows.toolkits import Toolkit
     from cuwheel.facts.spellings.row import ArchList, ListWord, Row
-    from cuwheel.machine.fleet import Refinement
+    from cuwheel.machine.fleet import Machine, Machines, Refinement
     from cuwheel.verdicts.planning.serving import Kind
 
 Place: TypeAlias = tuple[str, str]  # a system and a processor
@@ -138,7 +136,7 @@ def _method_in_words(survey: Survey, libraries: Sequence[Library], rows: Sequenc
 
 
 def plan_for(
-    machines: Sequence[str | Path | Machine],
+    machines: Machines,
     cuda: Sequence[str],
     options: PlanOptions,
     *,
@@ -185,11 +183,11 @@ def plan_for(
     return Plan(jobs=tuple(jobs), unserved=tuple(unserved))
 
 
-def _left_out_of_all(
-    names: Iterable[str | Path | Machine], rows: Sequence[Toolkit], options: PlanOptions
-) -> Iterator[str]:
+def _left_out_of_all(names: Machines, rows: Sequence[Toolkit], options: PlanOptions) -> Iterator[str]:
     """Which GPUs `all` does not mean because of an option, though these toolkits serve them without."""
-    if options.native and any(str(each).lower() == plan.ALL for each in names if not isinstance(each, Machine)):
+    if options.native and any(
+        isinstance(each, str) and each.lower() == plan.ALL for each in fleet.machine_words(names)
+    ):
         meant = planner.every_gpu(rows, options)
         if absent := [each.name for each in planner.every_gpu(rows) if each not in meant]:
             yield f"all does not mean {', '.join(absent)} here: native asks for code of its own; it works without"
@@ -266,7 +264,7 @@ def with_sizes(made: Plan, like: Survey) -> Plan:
 
 def explain_list(
     text: str,
-    machines: Sequence[str | Path | Machine],
+    machines: Machines,
     cuda: Sequence[str],
     *,
     refine: Refinement | None = None,

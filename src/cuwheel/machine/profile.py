@@ -21,7 +21,6 @@ from cuwheel.support.patterns import lazy_pattern
 
 # Keeps people out of profiles: no user names, host names or home folders.
 
-
 Value = TypeVar("Value")
 
 # Home folders of other users in a path.

@@ -109,13 +109,17 @@ def test_a_machine_that_is_examined_is_whole(tmp_path: Path, monkeypatch: pytest
         with pytest.raises(UsageError, match="a machine is examined whole") as told:
             cuwheel.doctor(on=wrong)
         assert "cuwheel doctor --save FILE" in told.value.hint
+    for several in ([PROFILE, saved], ["this", saved]):
+        with pytest.raises(UsageError, match="one machine is examined at a time"):
+            cuwheel.doctor(on=several)
 
 
 def test_one_machine_may_be_a_fleet_of_one(tmp_path: Path) -> None:
     (tmp_path / "one.toml").write_text("[[machine]]\nname = 'a'\ngpu = 'h100'\n")
     (tmp_path / "two.toml").write_text("[[machine]]\nname='a'\ngpu='h100'\n[[machine]]\nname='b'\ngpu='l40'\n")
-    assert profile.profile_and_gpu(tmp_path / "one.toml") == (None, "H100")
+    known, gpu = fleet.one_machine(tmp_path / "one.toml")
+    assert (known, gpu and gpu.gpu) == (None, "H100")
     with pytest.raises(UsageError, match="one machine"):
-        profile.profile_and_gpu(tmp_path / "two.toml")
-    assert profile.profile_and_gpu(fleet.from_gpu("9.0")) == (None, "9.0")
-    assert profile.profile_and_gpu([PROFILE, "h100"]) == profile.profile_and_gpu((PROFILE, "h100"))
+        fleet.one_machine(tmp_path / "two.toml")
+    assert fleet.one_machine("9.0") == (None, fleet.from_gpu("9.0"))
+    assert fleet.one_machine([PROFILE, "h100"]) == fleet.one_machine((PROFILE, fleet.from_gpu("h100")))

@@ -185,9 +185,8 @@ def plan_for(
 
 def _left_out_of_all(names: Machines, rows: Sequence[Toolkit], options: PlanOptions) -> Iterator[str]:
     """Which GPUs `all` does not mean because of an option, though these toolkits serve them without."""
-    if options.native and any(
-        isinstance(each, str) and each.lower() == plan.ALL for each in fleet.machine_words(names)
-    ):
+    words = (each.lower() for each in fleet.machine_words(names) if isinstance(each, str))
+    if options.native and plan.ALL in words:
         meant = planner.every_gpu(rows, options)
         if absent := [each.name for each in planner.every_gpu(rows) if each not in meant]:
             yield f"all does not mean {', '.join(absent)} here: native asks for code of its own; it works without"

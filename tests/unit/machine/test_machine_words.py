@@ -109,7 +109,8 @@ def test_a_machine_that_is_examined_is_whole(tmp_path: Path, monkeypatch: pytest
         with pytest.raises(UsageError, match="a machine is examined whole") as told:
             cuwheel.doctor(on=wrong)
         assert "cuwheel doctor --save FILE" in told.value.hint
-    for several in ([PROFILE, saved], ["this", saved]):
+    wrong_lists: list[Any] = [[PROFILE, saved], ["this", saved]]
+    for several in wrong_lists:
         with pytest.raises(UsageError, match="one machine is examined at a time"):
             cuwheel.doctor(on=several)
 

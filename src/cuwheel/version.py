@@ -1,3 +1,3 @@
 """The version alone, for every room: importing the package itself would be a circle."""
 
-__version__ = "1.0.0rc1"
+__version__ = "0.9.0rc1"

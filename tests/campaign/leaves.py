@@ -417,7 +417,6 @@ DOCUMENTS = {
             ),
             as_table,
         ),
-        Document("lock", _seed("install-lock"), _of_file("install.lock", _LOCKED), as_json),
         Document("pylock", _toml_seed("pylock"), _of_file("pylock.a.toml", _LOCKED), as_toml),
         Document(
             "toolkits",

@@ -33,7 +33,7 @@ from cuwheel.facts import toolkits
 from cuwheel.machine import fleet, profile
 from cuwheel.network import addresses, settings
 from cuwheel.proving import proof
-from cuwheel.support import buffer
+from cuwheel.support import buffer, codec
 from cuwheel.toolchains import archives, driver_stub, lock
 from cuwheel.toolchains.providers import redist
 from cuwheel.toolchains.toolchain import Archive
@@ -85,7 +85,6 @@ CATALOGUE = json.dumps(
     }
 ).encode()
 INSTALL_LOCK = {
-    "schema": lock_files.SCHEMA,
     "wanted": ["pkg"],
     "parts": [
         {
@@ -382,7 +381,6 @@ def readers(world: World) -> dict[str, Callable[[bytes], object]]:
         "own-index": world.read_own_index,
         "provenance": lambda data: signatures.problem_of_provenance(data, _WHEEL, "0" * 64),
         "catalogue": _read_catalogue,
-        "install-lock": lambda data: lock_files.read_lock(world.file("install.lock", data)),
         "pylock": lambda data: lock_files.read_lock(world.file("pylock.a.toml", data)),
         "requirements": lambda data: requirements_file.read_requirements(
             world.file("requirements.txt", data), "3.12.1"
@@ -408,9 +406,7 @@ def _facts(wheel: Path) -> bytes:
 
 
 def _pylock(world: World) -> bytes:
-    """The lock of today, of what the lock of yesterday says."""
-    path = world.file("install.lock", json.dumps(INSTALL_LOCK).encode())
-    (written,) = lock_files.write_locks(world.root, lock_files.read_lock(path))
+    (written,) = lock_files.write_locks(world.root, codec.convert(INSTALL_LOCK, lock_files.InstallLock))
     return written.read_bytes()
 
 
@@ -462,7 +458,6 @@ def seeds(world: World) -> dict[str, list[bytes]]:
         ],
         "provenance": [json.dumps(provenance).encode()],
         "catalogue": [CATALOGUE, *map(buffer.zstd_compressed, facts)],
-        "install-lock": [json.dumps(INSTALL_LOCK).encode()],
         "pylock": [_pylock(world)],
         "requirements": [REQUIREMENTS, b"-r requirements.txt\n-e .\n-c there.txt\nx @ file:///a.whl\n"],
         "trace-events": [EVENTS],

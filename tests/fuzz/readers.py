@@ -78,7 +78,6 @@ READERS = {
         _document("own-index", "cuwheel.delivery.index_folder", "cuwheel.delivery.simple_api"),
         _document("provenance", "cuwheel.delivery.signatures"),
         _document("catalogue", "cuwheel.delivery.catalogue"),
-        _document("install-lock", "cuwheel.delivery.lock_files"),
         _document("pylock", "cuwheel.delivery.lock_files"),
         _document("requirements", "cuwheel.delivery.requirements_file"),
         _document(

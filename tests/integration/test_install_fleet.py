@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from cuwheel import api
 from cuwheel.cli import main
-from cuwheel.delivery import lock_files
 from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError, UnavailableError
 from cuwheel.machine.fleet import Machine
 from cuwheel.network import venvs
 from cuwheel.support import codec
 from tests.integration.index_server import clean_environment
 from tests.integration.install_world import versions, wheel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 LINUX = "py3-none-linux_x86_64"
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -111,47 +106,6 @@ def test_a_machine_that_is_not_served_leaves_no_lock(index: Path, tmp_path: Path
     assert [bool(part.packages[0].version) for part in told.parts] == [False, True]
 
 
-def _old_lock(folder: Path) -> Path:
-    """As cuwheel wrote them before: one file, in JSON."""
-    path = folder / "install.lock"
-    path.write_bytes(codec.encode(lock_files.read_lock(folder)))
-    return path
-
-
-def _changed(how: Callable[[Any], None], path: Path) -> None:
-    lock = json.loads(path.read_text())
-    how(lock)
-    path.write_text(json.dumps(lock))
-
-
-def _edit(key: str, value: object) -> Callable[[Any], None]:
-    return lambda lock: lock["parts"][1]["files"][0].update({key: value})
-
-
-@pytest.mark.parametrize(
-    ("change", "error"),
-    [
-        (lambda lock: lock.update(schema="cuwheel.install-lock/2"), NewerSchemaError),
-        (lambda lock: lock.update(schema="cuwheel.lock/1"), MalformedError),
-        (lambda lock: lock.update(parts=[]), MalformedError),
-        (lambda lock: lock.update(parts="x"), MalformedError),
-        (lambda lock: lock["parts"][1]["pins"].update({"X": "1; rm -r /"}), MalformedError),
-        (_edit("file", "../../x.whl"), MalformedError),
-        (_edit("sha256", "12"), MalformedError),
-        (_edit("url", "ftp://somewhere/x"), MalformedError),
-    ],
-)
-def test_a_lock_is_not_believed_blindly(
-    index: Path, tmp_path: Path, change: Callable[[Any], None], error: type[CuwheelError]
-) -> None:
-    assert api.install("subject", lock=tmp_path / "fleet.toml", indexes=[str(index)]).succeeded
-    path = _old_lock(tmp_path)
-    _changed(change, path)
-    with pytest.raises(error):
-        api.install(locked=path, download=tmp_path / "files")
-    assert not (tmp_path / "files").exists()
-
-
 def test_another_content_or_another_machine(index: Path, tmp_path: Path) -> None:
     env, path = tmp_path / "env", tmp_path
     venvs.make(env, venvs.find_python())
@@ -167,18 +121,6 @@ def test_another_content_or_another_machine(index: Path, tmp_path: Path) -> None
         api.install(locked=path, env=env, on=[NEW], no_index=True, find_links=[str(tmp_path / "files")])
 
 
-def test_an_old_lock_is_still_read(index: Path, tmp_path: Path) -> None:
-    env = tmp_path / "env"
-    venvs.make(env, venvs.find_python())
-    api.install("subject", lock=tmp_path / "fleet.toml", indexes=[str(index)])
-    old = _old_lock(tmp_path)
-    for each in tmp_path.glob("pylock.*"):
-        each.unlink()
-    assert lock_files.read_lock(tmp_path) == lock_files.read_lock(old)
-    assert api.install(locked=old, env=env, on=[NEW]).succeeded
-    assert versions(env) >= {"subject-2.0", "needed-1.0"}
-
-
 @pytest.mark.parametrize(
     ("wrong", "right", "error"),
     [
@@ -189,9 +131,11 @@ def test_an_old_lock_is_still_read(index: Path, tmp_path: Path) -> None:
         ("subject-2.0-", "../../subject-2.0-", MalformedError),
         ('capability = "9.0"', "capability = 9", MalformedError),
         ("[[packages]]", "[[packages", MalformedError),
+        ('path = "', 'url = "ftp://', MalformedError),
+        ("[tool.cuwheel.packages]", '[tool.cuwheel.pins]\nX = "1; rm -r /"\n\n[tool.cuwheel.packages]', MalformedError),
     ],
 )
-def test_a_pylock_is_not_believed_blindly(
+def test_a_lock_is_not_believed_blindly(
     index: Path, tmp_path: Path, wrong: str, right: str, error: type[CuwheelError]
 ) -> None:
     assert api.install("subject", lock=tmp_path / "fleet.toml", indexes=[str(index)]).succeeded

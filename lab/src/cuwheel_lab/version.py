@@ -1,3 +1,3 @@
 """The version alone: what reads it before anything is installed must not import the package."""
 
-__version__ = "1.0.0rc1"
+__version__ = "0.9.0rc1"

@@ -126,7 +126,7 @@ class CiTable(Struct, frozen=True, kw_only=True, rename="kebab"):
     address of a git repository, whose new releases open an issue; with `rebuild` they start a build instead.
     `package`: what is built, where it is called otherwise than what is watched. `schedule`: when to build and to
     watch, as cron says it. `install`: what pip installs to build with: a requirement, the address of a wheel, or a
-    wheel's path in this repository (`cuwheel` is its earlier name).
+    wheel's path in this repository.
     """
 
     cpus: tuple[str, ...] = ()
@@ -144,16 +144,11 @@ class CiTable(Struct, frozen=True, kw_only=True, rename="kebab"):
     timeout_minutes: int = 350
     python: str = "3.12"  # of the jobs that build nothing
     install: str = ""
-    cuwheel: str = ""
-
-    @property
-    def installed(self) -> str:
-        return self.install or self.cuwheel
 
     @property
     def installed_from_repository(self) -> bool:
         """Every job that installs it needs the repository then."""
-        return bool(_WHEEL_IN_REPOSITORY.fullmatch(self.installed))
+        return bool(_WHEEL_IN_REPOSITORY.fullmatch(self.install))
 
 
 class Table(Struct, frozen=True, kw_only=True, rename="kebab"):
@@ -395,6 +390,6 @@ def _ci(table: CiTable) -> Iterator[str]:
     ):
         if not 0 < number <= most:
             yield f"{name}: {number} is not between 1 and {most}"
-    for name, value in (("install", table.install), ("cuwheel", table.cuwheel)):
-        if value and not _WHEEL_IN_REPOSITORY.fullmatch(value) and not _WHEEL_AT_ADDRESS.fullmatch(value):
-            yield from _requirements(name, (value,))
+    install = table.install
+    if install and not _WHEEL_IN_REPOSITORY.fullmatch(install) and not _WHEEL_AT_ADDRESS.fullmatch(install):
+        yield from _requirements("install", (install,))

@@ -64,5 +64,4 @@ exit status: 0 done, 1 some wheels could not be read""",
     },
     refuse=_refuse,
     exits={"add": "0 done, 1 some wheels could not be read"},
-    dropped={"--days": "releases of the last two years are taken; in Python, CatalogueRequest(days=…) says others"},
 )

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import places, values
-from cuwheel.cli.common import HTML, ON, PLATFORM_GONE, REFINEMENT, REFINEMENT_GONE, cluster, refinement
+from cuwheel.cli.common import HTML, ON, REFINEMENT, cluster, refinement
 from cuwheel.cli.options import Command, Option, group
 
 if TYPE_CHECKING:
@@ -72,5 +72,4 @@ exit status: 0 it runs, 1 it fails on one of the machines or is not as asked,
         REFINEMENT,
     ),
     _check,
-    gone={**REFINEMENT_GONE, **PLATFORM_GONE},
 )

@@ -110,10 +110,4 @@ exit status: 0 done, 1 --check found something""",
     conflicts=(Conflict(("--write", "--check"), hint="cuwheel ci github --check"),),
     refuse=_refuse,
     exits=dict.fromkeys(_SERVICES, "0 done, 1 --check found something"),
-    dropped={"--config": "cuwheel.toml or pyproject.toml of the repository is read; in Python, CiRequest(config=…)"},
-    gone={
-        "--to": ">> FILE behind the command",
-        "--windows": "--cpu x86_64,windows",
-        "--source": "cuwheel ci github FOLDER",
-    },
 )

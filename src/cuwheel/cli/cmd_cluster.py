@@ -101,15 +101,4 @@ exit status: 0 done, or the cluster has workers; 1 it has none that can be used"
     _cluster,
     actions=_ACTIONS,
     exits=dict.fromkeys(("status", "send"), "0 it has workers, 1 it has none that can be used"),
-    gone={
-        "--threads": "--cores N",
-        "--certificate": "CUWHEEL_CLUSTER=FILE before the command",
-        "--output": "CUWHEEL_CLUSTER=FOLDER before the command",
-        "-o": "CUWHEEL_CLUSTER=FOLDER before the command",
-        "--wheel": "cuwheel cluster send ADDRESS WHEEL",
-    },
-    dropped={
-        "--ready": "the scheduler says on stderr that it listens, and at which address",
-        "--once": "a worker ends with cuwheel cluster stop, or by a signal; one that lost its scheduler waits for it",
-    },
 )

@@ -61,5 +61,4 @@ exit status: 0 a cause was found, 1 none is known""",
     ),
     _explain,
     refuse=_refuse,
-    gone={"--here": "--on this", "--gpu": "--on NAME", "--wheel": "cuwheel check WHEEL --on MACHINES"},
 )

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import places, values
-from cuwheel.cli.common import CUDA_VERSIONS, DROP_SIGNATURE, OUTPUT, PAGE_DROPPED, PLATFORM_GONE
+from cuwheel.cli.common import CUDA_VERSIONS, DROP_SIGNATURE, OUTPUT
 from cuwheel.cli.options import Command, Option, group, request_of
 
 if TYPE_CHECKING:
@@ -68,6 +68,4 @@ exit status: 0 done, 1 refused: nothing proves that the device code fits""",
         ),
     ),
     _graft,
-    gone=PLATFORM_GONE,
-    dropped=PAGE_DROPPED,
 )

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import places
-from cuwheel.cli.common import HTML, PLATFORM_GONE
+from cuwheel.cli.common import HTML
 from cuwheel.cli.options import Command, Option, group
 
 if TYPE_CHECKING:
@@ -56,8 +56,4 @@ exit status: 0 everything was read, 1 something is damaged""",
     ),
     _inspect,
     ways=("--kernels", "--against"),
-    gone=PLATFORM_GONE,
-    dropped={
-        "--whole": "device code is looked for where it may be; in Python, inspect(whole=True) searches every byte"
-    },
 )

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import places, values
-from cuwheel.cli.common import INDEX, ON, PAGE_DROPPED, REFINEMENT, REFINEMENT_GONE, refinement
+from cuwheel.cli.common import INDEX, ON, REFINEMENT, refinement
 from cuwheel.cli.options import Command, Conflict, Option, group, request_of
 from cuwheel.errors import UsageError
 
@@ -38,7 +38,6 @@ PLACES = group(
     Option("--budget SIZE", "download at most this much to read wheels (default: 300MB)", values.size),
     more=True,
 )
-GONE = {**REFINEMENT_GONE, "--gpu": "CUDA_VISIBLE_DEVICES=NUMBER before the command"}
 _ALL = Option("--all", "judge every release, do not stop at the first that runs", field="all_releases")
 
 
@@ -65,8 +64,6 @@ with what is known so far.
 exit status: 0 there is one that runs, 1 there is none""",
     (NAME, *MACHINES, INDEX, PLACES._replace(rows=(*PLACES.rows, _ALL)), REFINEMENT),
     _find,
-    gone=GONE,
-    dropped=PAGE_DROPPED,
 )
 
 
@@ -202,15 +199,5 @@ exit status: 0 installed, 1 nothing runs, a change was refused, or put back""",
     ),
     _install,
     conflicts=(Conflict(("--no-index", "--index")),),
-    gone={
-        **GONE,
-        "--catalogue": "cuwheel find --catalogue PLACE",
-        "--all": "cuwheel find --all",
-        "--no-older": "--fallback source,cpu",
-        "--any-version": "--fallback any-version,older,source,cpu",
-        "--wheel-only": "--fallback older,cpu",
-        "--no-cpu": "--fallback older,source",
-    },
-    dropped=PAGE_DROPPED,
     refuse=_refuse,
 )

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import values
-from cuwheel.cli.common import CUDA_VERSIONS, FOR, REFINEMENT, REFINEMENT_GONE, refinement
+from cuwheel.cli.common import CUDA_VERSIONS, FOR, REFINEMENT, refinement
 from cuwheel.cli.options import Command, Option, flat, group
 from cuwheel.errors import UsageError
 from cuwheel.facts import spellings
@@ -105,7 +105,5 @@ PLAN = Command(
 exit status: 0 every machine is served, 1 some machine is not""",
     _OPTIONS,
     _plan,
-    gone={**REFINEMENT_GONE, **{f"--{each}": f"--want {each}" for each in _WANTS}},
-    dropped={"--cmake": "each spelling says which CMake it needs; in Python, plan(cmake=…) asks for one"},
     refuse=_refuse,
 )

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import places, values
-from cuwheel.cli.common import FOR, INDEX, PLATFORM_GONE, VARIANTS
+from cuwheel.cli.common import FOR, INDEX, VARIANTS
 from cuwheel.cli.options import Command, Option, group, request_of
 from cuwheel.errors import UsageError
 
@@ -220,5 +220,4 @@ found something wrong""",
     _publish,
     ways=("--check", "--upload"),
     refuse=_refuse,
-    gone={**PLATFORM_GONE, "--upload-limit": "--max-size SIZE"},
 )

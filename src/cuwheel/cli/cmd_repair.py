@@ -3,7 +3,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import places, values
-from cuwheel.cli.common import PAGE_DROPPED, PLATFORM_GONE
 from cuwheel.cli.options import Command, Option, group, request_of
 from cuwheel.errors import ToolError, UsageError
 
@@ -80,6 +79,4 @@ exit status: 0 done, or nothing to do, 1 a wheel cannot be repaired""",
         ),
     ),
     _repair,
-    gone=PLATFORM_GONE,
-    dropped=PAGE_DROPPED,
 )

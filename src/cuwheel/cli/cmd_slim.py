@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import places, values
-from cuwheel.cli.common import DROP_SIGNATURE, FOR, OUTPUT, PAGE_DROPPED, PLATFORM_GONE
+from cuwheel.cli.common import DROP_SIGNATURE, FOR, OUTPUT
 from cuwheel.cli.options import Command, Option, group, request_of
 from cuwheel.errors import UsageError
 
@@ -100,9 +100,4 @@ exit status: 0 done, 1 refused: a GPU would lose code that it can run""",
     ),
     _slim,
     refuse=_refuse,
-    gone=PLATFORM_GONE,
-    dropped={
-        **PAGE_DROPPED,
-        "--level": "files that change are deflated at level 6, all others are copied as they are",
-    },
 )

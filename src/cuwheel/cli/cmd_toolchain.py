@@ -9,9 +9,7 @@ from cuwheel.cli.common import (
     COMPONENTS,
     LOCK,
     LOCKED,
-    LOCKED_GONE,
     PROVIDERS,
-    PROVIDERS_GONE,
     is_filled,
     toolkit_sources,
 )
@@ -144,15 +142,6 @@ exit status: 0 done, 1 the toolkit is broken (verify), 11 no provider has it,
         "verify": "0 it works, 1 it is broken, 11 and 12 as with install",
     },
     refuse=_refuse,
-    gone={
-        **PROVIDERS_GONE,
-        **LOCKED_GONE,
-        "--cache": "CUWHEEL_CACHE=FOLDER before the command",
-        "--no-host-compiler": "--host-compiler none",
-        "--all": "cuwheel toolchain remove all",
-        "--downloads": "cuwheel toolchain remove downloads",
-        "--upgrade": "the whole version, such as 13.0.2",
-    },
 )
 
 
@@ -184,5 +173,4 @@ running build may be using.""",
         ),
     ),
     _cache,
-    gone={"--cache": "CUWHEEL_CACHE=FOLDER before the command"},
 )

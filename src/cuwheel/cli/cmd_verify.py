@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import places, values
-from cuwheel.cli.common import ON, PAGE_DROPPED, PLATFORM_GONE, cluster
+from cuwheel.cli.common import ON, cluster
 from cuwheel.cli.options import Command, Option, group, request_of
 from cuwheel.errors import UsageError
 
@@ -145,14 +145,4 @@ exit status: 0 all passed (skipped checks are listed), 1 something failed""",
     _verify,
     ways=("--pack", "--read", "--cluster"),
     refuse=_refuse,
-    gone={
-        "--no-known": "--check NAME for each that is to run, such as --check 'import *'; --dry-run lists them",
-        "--requirements": "--with REQUIREMENT for each, or 'requires' of [tool.cuwheel.verify]",
-        **PLATFORM_GONE,
-        **{f"--{each}": f"--allow {each}" for each in _ALLOWED},
-        "--timeout": "'timeout' of the check in [tool.cuwheel.verify]",
-        "--pack-requirements": "--required kit",
-        "--system-site-packages": "--required there",
-    },
-    dropped=PAGE_DROPPED,
 )

@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 _LOCK = "cuwheel.lock"
 
 # Of verbs that change or install something nobody keeps a page.
-PAGE_DROPPED = {"--html": "no page is written; --json has everything that it showed"}
-PLATFORM_GONE = {
-    "--platform": "pip download --no-deps --only-binary :all: --platform TAG NAME==VERSION, and name the file it wrote"
-}
 HTML = Option("--html FILE", "also write the report as one self-contained page", places.new_file)
 PLATFORM = Option(
     "--platform TAG", "with name==version: the wheel for this platform, such as win_amd64", values.platform
@@ -63,18 +59,6 @@ REFINEMENT = group(
     ),
     more=True,
 )
-REFINEMENT_GONE = {
-    "--driver-cuda": "--driver VERSION",
-    "--torch": "--set torch=VERSION",
-    "--python": "--set python=VERSION",
-    "--jax-cuda": "--set jax_cuda=VERSION",
-    "--glibc": "--set glibc=VERSION",
-    "--os": "--set os=linux|windows",
-    "--cpu": "--set cpu=x86_64|aarch64",
-    "--l4t": "--set l4t=RELEASE",
-    "--no-jit": "--set jit=disabled",
-    "--force-jit": "--set jit=forced",
-}
 
 
 def refinement(args: Namespace) -> Refinement:
@@ -103,12 +87,6 @@ PROVIDERS = Option(
     field="providers",
     many=True,
 )
-PROVIDERS_GONE = {
-    "--toolkit": "--provider system=FOLDER",
-    "--redist-url": "--provider redist=PLACE",
-    "--apt-sources": "--provider debian=FILE",
-    "--image": "--provider container=IMAGE",
-}
 
 
 def toolkit_sources(args: Namespace) -> dict[str, Any]:
@@ -142,7 +120,6 @@ LOCKED = Option(
     field="lock_place",
     gives=_LOCK,
 )
-LOCKED_GONE = {"--from": "--locked PLACE"}
 
 
 def cluster(what: str) -> Option:

@@ -108,8 +108,6 @@ class Command(NamedTuple):
     ways: tuple[str, ...] = ()
     refuse: Callable[[Namespace], Iterator[UsageError]] | None = None
     usage: str = ""
-    gone: dict[str, str] = {}  # noqa: RUF012 - never changed; options that there were, and what says the same now
-    dropped: dict[str, str] = {}  # noqa: RUF012 - never changed; those that nothing replaces, and what happens instead
     exits: dict[str, str] = {}  # noqa: RUF012 - never changed; of an action: how it ends, if not always with 0
     json: str = "print one JSON object instead of text"  # when it can, where that is not always
     elsewhere: dict[str, tuple[str, ...]] = {}  # noqa: RUF012 - of an action: options that others of its verb take

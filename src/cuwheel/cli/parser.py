@@ -289,14 +289,8 @@ class Parser(argparse.ArgumentParser):
         return found
 
     def _unknown(self, option: str) -> UsageError:
-        """An option that there is not: gone, of another action, or written wrong."""
-        gone = self.command.gone if self.command else {}
-        dropped = self.command.dropped if self.command else {}
+        """An option that there is not: of another action, or written wrong."""
         elsewhere = self.command.elsewhere if self.command else {}
-        if option in gone:
-            return UsageError(f"{option} is gone: use {gone[option]}")
-        if option in dropped:
-            return UsageError(f"{option} is gone: {dropped[option]}")
         action = self.prog.rpartition(" ")[2]
         if option in elsewhere:
             return UsageError(f"{option} cannot be used with {action}", f"it is for {' and '.join(elsewhere[option])}")
@@ -325,9 +319,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """A problem of the whole command line: an unknown option, a missing word."""
-        gone = {**self.command.gone, **self.command.dropped} if self.command else {}
-        replaced = [self._unknown(word) for word in dict.fromkeys(self.words) if word in gone]
-        self.problems += replaced or [UsageError(message)]  # a word may be missing only because its option is gone
+        self.problems.append(UsageError(message))
         raise self.refused()
 
     def refused(self) -> UsageError:

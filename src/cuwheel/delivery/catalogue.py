@@ -2,7 +2,7 @@
 
 A folder, or a place on a server: `catalogue.json` lists the wheels, and `packs/` holds the facts files of all wheels of
 a project, which are much alike, compressed in one. Who knows a wheel's hash from its index knows so what is in it,
-without the wheel. Earlier releases wrote a file for each wheel (`facts/`), which is still read.
+without the wheel.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LIST: Final = "catalogue.json"
 NONE: Final = "none"
 SCHEMA: Final = "cuwheel.catalogue-list/1"
 SHIPPED = Path(__file__).with_name("catalogue")  # what this release of cuwheel knows of the public index
-_FACTS, _PACKS = "facts", "packs"
+_PACKS = "packs"
 _MOST_LIST, _MOST_FACTS, _MOST_PACKED = 1 << 27, 1 << 26, 1 << 24
 _LEVEL = 19
 _PROJECT = r"^[a-z0-9]+(?:-[a-z0-9]+)*$"
@@ -50,12 +50,11 @@ class Listed(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Contents(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """catalogue.json. `date`: when something was added last. `packed`: facts are in a file for each project."""
+    """catalogue.json. `date`: when something was added last."""
 
     schema: Literal["cuwheel.catalogue-list/1"]
     date: str
     wheels: tuple[Listed, ...] = ()
-    packed: bool = False
 
 
 _HINT = "cuwheel catalogue add NAME --to FOLDER makes one"
@@ -89,9 +88,6 @@ class CatalogueReader:
 
     def encoded_facts(self, sha256: str, project: str) -> bytes:
         """The facts of a wheel that is listed, as the file has them."""
-        if not self.contents.packed:
-            place = f"{_FACTS}/{sha256}.json.zst"
-            return unpacked(self._read(place, _MOST_PACKED), f"{self._place}: {sha256}").strip()
         data = self._pack(project).get(sha256)
         if data is None:
             raise MalformedError(f"{self._place}/{_PACKS}/{project}.zst", f"does not hold {sha256}, which is listed")
@@ -189,10 +185,7 @@ def holds(catalogues: Iterable[CatalogueReader], candidate: Candidate) -> bool:
 
 
 class Store:
-    """A catalogue in a folder, to be added to: of each project one file, written anew when it is saved.
-
-    A catalogue of an earlier release, with a file for each wheel, is packed when it is saved first.
-    """
+    """A catalogue in a folder, to be added to: of each project one file, written anew when it is saved."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -208,7 +201,7 @@ class Store:
                     log.warning("%s is read anew: %s", each.file, error.message)
                     continue
                 self._put(each, facts)
-            self._changed = set() if held.contents.packed else set(self._facts)
+            self._changed = set()
 
     def has(self, sha256: str) -> bool:
         return sha256 in self._listed
@@ -233,11 +226,9 @@ class Store:
             ]
             files.write(self.folder / _PACKS / f"{project}.zst", buffer.zstd_compressed(b"".join(lines), _LEVEL))
         if self._changed or not (self.folder / LIST).exists():
-            made = Contents(schema=SCHEMA, date=date, wheels=wheels, packed=True)
+            made = Contents(schema=SCHEMA, date=date, wheels=wheels)
             files.write(self.folder / LIST, codec.encode(made) + b"\n")
         self._changed.clear()
-        for each in wheels:
-            (self.folder / _FACTS / f"{each.sha256}.json.zst").unlink(missing_ok=True)
 
     @property
     def wheels(self) -> tuple[Listed, ...]:

@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.delivery.install_answer import Package
-from cuwheel.errors import MalformedError, NewerSchemaError, UnavailableError
+from cuwheel.errors import MalformedError, NewerSchemaError, UnavailableError, UnreadableError
 from cuwheel.facts import versions
 from cuwheel.network import addresses
 from cuwheel.network.resolver import Release
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from cuwheel.delivery.request import LockFormat
     from cuwheel.machine.fleet import Machine
 
-NAME = "install.lock"  # as they were called before
-SCHEMA = "cuwheel.install-lock/1"
 TABLE = "cuwheel.lock/1"  # of [tool.cuwheel]
 _LARGEST = 1 << 26
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -68,7 +66,6 @@ class LockPart(Struct, frozen=True, kw_only=True):
 
 
 class InstallLock(Struct, frozen=True, kw_only=True):
-    schema: str = SCHEMA
     wanted: tuple[str, ...]
     parts: tuple[LockPart, ...]
 
@@ -213,11 +210,11 @@ def _toml_value(value: object) -> str:
 
 
 def read_lock(path: Path) -> InstallLock:
-    """A lock, all locks of a folder, or an old one with many parts. Raises where it contradicts itself."""
+    """A lock, or all locks of a folder. Raises where it contradicts itself."""
     if path.is_dir():
         found = sorted(each for each in path.iterdir() if _PYLOCK.fullmatch(each.name))
         if not found:
-            return read_lock(path / NAME)
+            raise UnreadableError(path, "has no lock: no pylock.MACHINE.toml", hint=_WRITE)
         parts = [_read_pylock(each) for each in found]
         ours = [each for each in parts if each]
         if not ours:
@@ -226,11 +223,9 @@ def read_lock(path: Path) -> InstallLock:
             wanted=tuple(dict.fromkeys(name for each in ours for name in each.wanted)),
             parts=tuple(part for each in ours for part in each.parts),
         )
-    if _PYLOCK.fullmatch(path.name) or path.suffix == ".toml":
-        if (one := _read_pylock(path)) is None:
-            raise MalformedError(path, "is not a lock of cuwheel: it has no table [tool.cuwheel]", hint=_AGAIN)
-        return one
-    return _read_json(path)
+    if (one := _read_pylock(path)) is None:
+        raise MalformedError(path, "is not a lock of cuwheel: it has no table [tool.cuwheel]", hint=_AGAIN)
+    return one
 
 
 def _read_pylock(path: Path) -> InstallLock | None:
@@ -273,15 +268,6 @@ def _release(package: Package751, folder: Path) -> Release:
         size=wheel.size,
         index=package.index or "",
     )
-
-
-def _read_json(path: Path) -> InstallLock:
-    """Reads a lock as cuwheel wrote them before: all kinds of machines in one file."""
-    data = files.read_limited(path, _LARGEST, "a lock", hint=_WRITE)
-    found = codec.parse(data, InstallLock, path, "a lock of cuwheel install", schema=SCHEMA, hint=_AGAIN)
-    if found.schema != SCHEMA:
-        raise MalformedError(path, "is not a lock of cuwheel install", hint=_AGAIN)
-    return _checked(found, path)
 
 
 def _checked(found: InstallLock, path: Path) -> InstallLock:

@@ -198,7 +198,7 @@ def _judged(wheel: ProofWheel, machine: ProofMachine) -> ProofWheel:
 
 
 def _forged(before: ProofWheel, now: ProofWheel) -> Iterator[Finding]:
-    """To claim more than the checks say is an error; less, and an earlier version may have judged it."""
+    """To claim more than the checks say is an error; to claim less is a warning."""
     if before.agreement != now.agreement:
         yield finding(
             "proof-inconsistent",

@@ -282,5 +282,5 @@ def _problems(found: Traced) -> list[str]:
     if any(each.kernels and number not in seen for number, each in enumerate(found.processes)):
         problems.append("a process launched kernels whose code was not seen, as with the runtime of CUDA 11")
     if any(library.build_id and not library.size for library in found.libraries):
-        problems.append("it was made by an earlier cuwheel, which did not write down the sizes of libraries")
+        problems.append("it does not say how large every library was")
     return problems

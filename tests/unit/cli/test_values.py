@@ -358,7 +358,7 @@ def test_all_bad_values_are_reported_at_once(capsys: pytest.CaptureFixture[str])
         ("--driver", "12.99", "no CUDA toolkit named '12.99'"),
         ("--set", "cpu=risc", "x86_64 or aarch64"),
         ("--set", "gpu=h100", "one of the keys python, torch, os, cpu, glibc"),
-        ("--glibc", "2.35", "--glibc is gone: use --set glibc=VERSION"),
+        ("--glibc", "2.35", "unknown option --glibc"),
         ("--on", "rtx 4900", "did you mean 'GeForce RTX 4090'"),
         ("--on", "qqqqqq", "lists all of them"),
         ("--env", "nowhere", "no such folder\nhint: python3 -m venv nowhere makes one"),

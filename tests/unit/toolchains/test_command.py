@@ -96,7 +96,7 @@ def test_installed_before_and_removed(cache: Path, capsys: pytest.CaptureFixture
         (["list", "13.0", "--offline"], 2, "--offline cannot be used with list", "it is for install and fetch"),
         (["fetch", "13.0"], 2, "fetch needs --to FOLDER", ""),
         (["remove"], 2, "required: VERSION", ""),
-        (["remove", "--all"], 2, "--all is gone: use cuwheel toolchain remove all", ""),
+        (["remove", "13.0", "--all"], 2, "unknown option --all", ""),
         (["env", "13.0", "--locked", "x"], 2, "--locked cannot be used with env", ""),
         (["fetch", "13.0", "--locked", ".", "--to", "kit"], 2, "fetch takes a lock file, not a folder", ""),
         (["install", "13.0", "--with", "cubals"], 2, "no component named 'cubals'", ""),

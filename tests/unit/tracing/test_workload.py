@@ -106,7 +106,7 @@ def test_traces_are_united(tmp_path: Path) -> None:
         ({"processes": [process(lost=3)]}, "3 of its events were lost"),
         ({"unread": 2}, "2 of its events were lost"),
         ({"processes": [process(), process(pid=2)]}, "as with the runtime of CUDA 11"),
-        ({"libraries": [library(size=None)]}, "made by an earlier cuwheel"),
+        ({"libraries": [library(size=None)]}, "how large every library was"),
     ],
 )
 def test_what_may_not_be_whole(tmp_path: Path, changes: dict[str, Any], problem: str) -> None:

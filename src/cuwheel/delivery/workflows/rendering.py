@@ -293,7 +293,7 @@ def render(
 
 def installed_by_jobs(table: Table) -> str:
     """What pip installs in every job: by default the cuwheel that writes the file."""
-    return table.ci.installed or f"cuwheel[{'build,cache' if table.cache else 'build'}]=={__version__}"
+    return table.ci.install or f"cuwheel[{'build,cache' if table.cache else 'build'}]=={__version__}"
 
 
 def _of_gitlab(table: Table) -> dict[str, object]:

@@ -104,7 +104,7 @@ def test_what_the_build_needs_is_installed() -> None:
     assert installed().startswith("cuwheel[build]==")
     assert installed(cache=True).startswith("cuwheel[build,cache]==")
     assert installed(ci={"install": "ci/c-1-py3-none-any.whl[build]"}) == "ci/c-1-py3-none-any.whl[build]"
-    assert installed(ci={"cuwheel": "cuwheel[build] @ https://a.example/c.whl"}).endswith("c.whl")
+    assert installed(ci={"install": "cuwheel[build] @ https://a.example/c.whl"}).endswith("c.whl")
 
 
 @pytest.mark.parametrize(

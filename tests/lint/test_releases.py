@@ -1,0 +1,31 @@
+"""The distributions of this repository are of one version, and ask for one another by exactly that."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# Each says its version once; all others read it there, or are held to it here.
+VERSIONS = {each.parent.name: each for each in (*ROOT.glob("src/*/version.py"), *ROOT.glob("*/src/*/version.py"))}
+PROJECTS = [ROOT / "pyproject.toml", *ROOT.glob("*/pyproject.toml")]
+
+
+def version_of(package: str) -> str:
+    found = re.search(r'^__version__ = "(.+)"$', VERSIONS[package].read_text(), re.MULTILINE)
+    assert found, package
+    return found[1]
+
+
+def test_all_distributions_have_one_version() -> None:
+    assert {"cuwheel", "cuwheel_lab"} <= VERSIONS.keys()
+    assert {version_of(each) for each in VERSIONS} == {version_of("cuwheel")}
+
+
+@pytest.mark.parametrize("path", PROJECTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_a_distribution_asks_for_the_others_of_its_own_version(path: Path) -> None:
+    asked = re.findall(r'"cuwheel(?:-[a-z]+)?(?:\[[a-z,]+\])?([<>=!~][^"]*)"', path.read_text())
+    assert [each for each in asked if each != f"=={version_of('cuwheel')}"] == []
+    assert asked or path.parent.name == "core"  # which needs none of them

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cuwheel.building import act, jobs, on_cluster
-from cuwheel.building.decide import plan_build, read_context
+from cuwheel.building.decide import plan_architectures, read_source
 from cuwheel.building.request import BuildRequest
 from cuwheel.clusters import engine
 from cuwheel.clusters.task import Task
@@ -61,11 +61,8 @@ def _measured(projects: Sequence[Path], machines: str, workers: int, provider: s
                 project, machines=machines.split(","), providers=[provider], output=folder / "dist", shares=True
             )
             act.make_output(request.output)
-            plan = plan_build(read_context(request))
-            context = plan.context
-            works[context.project.name] = on_cluster.OnCluster(
-                plan, jobs.pythons(context.table, context.project), machine
-            )
+            plan = plan_architectures(read_source(request))
+            works[plan.project.name] = on_cluster.OnCluster(plan, jobs.pythons(plan.table, plan.project), machine)
 
         def follow_up(done: Done) -> Iterator[Task]:
             yield from works[done.task.id.split(" ")[0]].follow_up(done)

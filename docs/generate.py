@@ -15,6 +15,7 @@ from msgspec.structs import fields
 
 import cuwheel
 from cuwheel import api, errors
+from cuwheel.building import tables
 from cuwheel.delivery.catalogue import SHIPPED, CatalogueReader
 from cuwheel.diagnosis.causes import knowledge
 from cuwheel.facts import gpus, spellings
@@ -200,6 +201,7 @@ def pages() -> dict[str, str]:
     found["../src/cuwheel/api/__init__.pyi"] = _stub(functions)
     found["../lab/src/cuwheel_lab/__init__.pyi"] = _stub({**LAB.public_names(), "__version__": "cuwheel_lab.version"})
     found["reference/api-lab.md"] = _api_of("lab", LAB)
+    found["../src/cuwheel/building/settings.pyi"] = _settings_stub()
     found["reference/causes/README.md"] = _causes()
     found |= {f"reference/causes/{id_}.md": _cause(id_, file) for id_, file in knowledge().causes.items()}
     return found
@@ -210,6 +212,32 @@ def _stub(names: Mapping[str, str]) -> str:
     imports = (f"from {module} import {name} as {name}\n" for name, module in names.items())
     exported = (f'    "{name}",\n' for name in sorted(names))
     return "".join(["# Written by ./run docs.\n\n", *sorted(imports), "\n__all__ = [\n", *exported, "]\n"])
+
+
+# What a caller gives for what a table holds.
+_GIVEN = {
+    "tuple[str, ...]": "Sequence[str]",
+    "dict[str, str]": "Mapping[str, str]",
+    "PlanOptions": "PlanSettings",
+    "GateTable": "GateSettings",
+    "RepairTable": "RepairSettings",
+    "GuardTable": 'GuardSettings | Literal["inject"]',
+}
+
+
+def _settings_stub() -> str:
+    """What type checkers read of the keys of a configuration."""
+    head = (
+        "# Written by ./run docs.\n\n"
+        "from collections.abc import Mapping, Sequence\nfrom typing import Literal, TypedDict\n\n"
+        "from cuwheel.building.tables import Backend as Backend\nfrom cuwheel.building.tables import Naming as Naming\n"
+    )
+    classes = []
+    for name, table in tables.SETTINGS.items():
+        written = {key: text.replace("'", '"') for key, text in table.__annotations__.items()}
+        rows = (f"    {key}: {_GIVEN.get(written[key], written[key])}\n" for key in tables.setting_names(table))
+        classes.append(f"\nclass {name}(TypedDict, total=False):\n{''.join(rows)}")
+    return head + "".join(classes)
 
 
 def _platforms() -> str:

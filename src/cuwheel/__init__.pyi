@@ -61,8 +61,8 @@ from cuwheel.building.recording.command import Recorded as Recorded
 from cuwheel.building.recording.replays import Replay as Replay
 from cuwheel.building.recording.shims import RecordOptions as RecordOptions
 from cuwheel.building.request import BuildRequest as BuildRequest
-from cuwheel.building.request import BuildSettings as BuildSettings
 from cuwheel.building.request import Fit as Fit
+from cuwheel.building.settings import BuildSettings as BuildSettings
 from cuwheel.changes.graft.answer import Graft as Graft
 from cuwheel.changes.graft.request import GraftRequest as GraftRequest
 from cuwheel.changes.repair.answer import Repair as Repair

@@ -15,7 +15,7 @@ from cuwheel.building import config, crossing, environment, jobs, recipes, share
 from cuwheel.building.answer import bare_answer
 from cuwheel.building.environment import torch_release
 from cuwheel.building.tables import BACKENDS
-from cuwheel.building.values import BuildContext, BuildPlan, JobResult, Problem
+from cuwheel.building.values import BuildPlan, JobResult, Problem
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
 from cuwheel.facts import services, toolkits
 from cuwheel.machine import fleet
@@ -31,8 +31,17 @@ if TYPE_CHECKING:
     from cuwheel.toolchains.toolchain import Toolchain
 
 
-def read_context(request: BuildRequest) -> BuildContext:
-    """What a request means for its source: the files, what they say of themselves, and the configuration."""
+def decide(request: BuildRequest, caller: Mapping[str, str]) -> BuildPlan:
+    """The whole plan of a build, as far as it is decided here. `caller`: the environment."""
+    refuse_unwritable(request.output)
+    plan = plan_architectures(read_source(request))
+    if request.cluster and not request.dry_run:
+        return plan  # the workers provide toolchains, interpreters and build tools; this machine needs none of them
+    return decide_jobs(plan, jobs.pythons(plan.table, plan.project), caller)
+
+
+def read_source(request: BuildRequest) -> BuildPlan:
+    """The plan of a request as far as its source goes: files, what they say of themselves, and the configuration."""
     asked, store = str(request.source), open_store(request.cache)
     tree = sources.obtain_source(asked, store.folder, offline=request.offline, without=[request.output, store.folder])
     found = config.find_configuration(tree.folder, request.config, request.overrides)
@@ -51,7 +60,7 @@ def read_context(request: BuildRequest) -> BuildContext:
             "has no CUDA code: no .cu file, and no build file that mentions CUDA",
             hint="without device code you do not need cuwheel: pip wheel .",
         )
-    return BuildContext(
+    return BuildPlan(
         request=request,
         store=store,
         tree=tree,
@@ -62,9 +71,9 @@ def read_context(request: BuildRequest) -> BuildContext:
     )
 
 
-def plan_build(context: BuildContext) -> BuildPlan:
-    """The architectures for each CUDA version, and how the wheels are named; no job is decided yet."""
-    table, request = context.table, context.request
+def plan_architectures(plan: BuildPlan) -> BuildPlan:
+    """Adds the architectures for each CUDA version, and how the wheels are named; no job is decided yet."""
+    table, request = plan.table, plan.request
     if not table.for_:
         raise UsageError(
             "no GPUs were given, neither on the command line nor in a configuration",
@@ -74,9 +83,9 @@ def plan_build(context: BuildContext) -> BuildPlan:
     # every architecture, not for every machine.
     cpu = table.cpu or fleet.cpu_here()
     if cpu != fleet.cpu_here():
-        crossing.refuse_backend(context.project.backend, cpu)
+        crossing.refuse_backend(plan.project.backend, cpu)
     any_processor = request.cluster or request.fit or ALL in map(str.lower, table.for_)
-    names = config.machine_names(table, context.configuration, context.tree.folder)
+    names = config.machine_names(table, plan.configuration, plan.tree.folder)
     # What `ci` builds besides: the same configuration, on another runner.
     others = [("linux", each) for each in table.ci.cpus]
     if table.ci.windows:
@@ -86,7 +95,7 @@ def plan_build(context: BuildContext) -> BuildPlan:
         table.cuda,
         table.plan,
         # The release that will compile it, as far as its requirements tell: it refuses what it does not know.
-        torch=torch_release((*table.requires, *context.project.requires)),
+        torch=torch_release((*table.requires, *plan.project.requires)),
         built_on=None if any_processor else (fleet.system_here(), cpu),
         one_list=bool(any_processor),
         elsewhere=others,
@@ -106,12 +115,14 @@ def plan_build(context: BuildContext) -> BuildPlan:
             f"the wheels for CUDA {', '.join(cudas)} would have the same name (naming is {named.naming!r})",
             hint="--set naming=local gives each its own name: 1.0+cu130",
         )
-    findings = list(sources.source_findings(context.tree))
+    findings = list(sources.source_findings(plan.tree))
     if table.naming is None and named.naming == "local":
         findings.append(jobs.naming_finding(cudas))
     judged = () if request.fit or ALL in map(str.lower, table.for_) else fleet.machines_named(names)
-    return BuildPlan(
-        context=replace(context, table=named, machines=judged),
+    return replace(
+        plan,
+        table=named,
+        machines=judged,
         planned=planned,
         unserved=made.unserved,
         findings=tuple(findings),
@@ -120,9 +131,9 @@ def plan_build(context: BuildContext) -> BuildPlan:
 
 def decide_jobs(plan: BuildPlan, pythons: Sequence[str], caller: Mapping[str, str]) -> BuildPlan:
     """The jobs of a plan on this machine, whose toolchains are provided, or with `dry_run` foreseen."""
-    context, request = plan.context, plan.context.request
+    request = plan.request
     if not request.dry_run:
-        environment.require_tools(repairs=context.table.repair.enabled is not False)
+        environment.require_tools(repairs=plan.table.repair.enabled is not False)
     images = "container" in request.providers  # which have interpreters of their own
     interpreters, missing = ({}, {}) if images else jobs.interpreters(pythons)
     if not request.dry_run:
@@ -132,26 +143,27 @@ def decide_jobs(plan: BuildPlan, pythons: Sequence[str], caller: Mapping[str, st
         interpreters, missing = jobs.interpreters(pythons)
     if not request.dry_run:
         jobs.refuse_without(missing.values())
-        context = replace(context, images=jobs.image_paths(toolchains.values()))
+        plan = replace(plan, images=jobs.image_paths(toolchains.values()))
     decided = []
     for planned in plan.planned:
         if (toolchain := toolchains.get(planned.cuda)) is None:
             continue
         for python in pythons:
             found = None if toolchain.prefix else interpreters.get(python)  # a dry run may do without
-            make = partial(jobs.make_job, context, planned, toolchain, python, found, caller)
+            make = partial(jobs.make_job, plan, planned, toolchain, python, found, caller)
             job = make(by_shares=bool(request.shares))
-            if request.shares is None and not toolchain.prefix:  # by shares where the cache has most of them
+            if request.shares is None and not toolchain.prefix and shares.are_kept(plan):
+                # By shares where the cache has most of them.
                 divided = make(by_shares=True)
                 parts = shares.shares_of_plan(job.plan)
-                kept = [each.name for each in parts if shares.cached_share(each, divided, context)]
+                kept = [each.name for each in parts if shares.cached_share(each, divided, plan)]
                 if about := shares.reason_for_shares(len(parts), len(kept)):
                     job = replace(divided, notes=(*divided.notes, about))
             if python in missing and not toolchain.prefix:
                 job = replace(job, notes=(*job.notes, jobs.python_finding(python, missing[python])))
             decided.append(job)
-    log.info("%s: %s", context.project.name, ", ".join(job.id for job in decided))
-    return replace(plan, context=context, jobs=tuple(decided), failed=failed)
+    log.info("%s: %s", plan.project.name, ", ".join(job.id for job in decided))
+    return replace(plan, jobs=tuple(decided), failed=failed)
 
 
 def _toolchains(plan: BuildPlan, pythons: Sequence[str]) -> tuple[dict[str, Toolchain], tuple[JobResult, ...]]:
@@ -159,11 +171,11 @@ def _toolchains(plan: BuildPlan, pythons: Sequence[str]) -> tuple[dict[str, Tool
 
     One that cannot be had fails its jobs; if none can be had, the build ends.
     """
-    table, request = plan.context.table, plan.context.request
-    components = [*table.components, *BACKENDS[plan.context.project.backend].components]
+    table, request = plan.table, plan.request
+    components = [*table.components, *BACKENDS[plan.project.backend].components]
     if request.fit:
         components += request.fit.components
-    glibc = crossing.glibc_wanted(table, plan.context.machines)
+    glibc = crossing.glibc_wanted(table, plan.machines)
     sources_of = dataclasses.replace(request, cpu=table.cpu)  # noqa: TID251 - a request
     provided = provide.foresee if request.dry_run else provide.provide
     found: dict[str, Toolchain] = {}
@@ -172,7 +184,7 @@ def _toolchains(plan: BuildPlan, pythons: Sequence[str]) -> tuple[dict[str, Tool
     for planned in plan.planned:
         cuda = planned.cuda
         served = {each.machine for each in planned.coverage}
-        l4t = crossing.l4t_wanted(cuda, (each for each in plan.context.machines if each.name in served))
+        l4t = crossing.l4t_wanted(cuda, (each for each in plan.machines if each.name in served))
         named = [name for name in table.cuda if toolkits.find_toolkit(name).version == cuda]
         try:
             # As requested: a patch release is kept.

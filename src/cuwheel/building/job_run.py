@@ -24,7 +24,7 @@ from cuwheel.building.environment import Installer, PackageSource, Shell
 from cuwheel.building.jobs import job_answer
 from cuwheel.building.recording import reader, sccache, session
 from cuwheel.building.recording.shims import RecordOptions
-from cuwheel.building.values import BuildContext, Built, Cached, DecidedJob, GateRequest, GateResult, JobResult, Problem
+from cuwheel.building.values import BuildPlan, Built, Cached, DecidedJob, GateRequest, GateResult, JobResult, Problem
 from cuwheel.changes.repair.act import execute
 from cuwheel.changes.repair.decide import decide
 from cuwheel.changes.repair.request import RepairRequest
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from cuwheel.building.recording.session import Session
     from cuwheel.machine.fleet import Machine
 
-    BuildFunction: TypeAlias = Callable[[DecidedJob, BuildContext, PackageSource], Built]
+    BuildFunction: TypeAlias = Callable[[DecidedJob, BuildPlan, PackageSource], Built]
 
 _REFRESH_S = 0.3
 _SHOWN = 2  # of what is being compiled at the same time
@@ -56,9 +56,7 @@ _SHARE = re.compile(r"^\s*\[\s*(\d+)%\]")  # make's, as CMake writes it
 
 
 @contextlib.contextmanager
-def execute_job(
-    job: DecidedJob, context: BuildContext, requirements: PackageSource, build: BuildFunction
-) -> Iterator[Built]:
+def execute_job(job: DecidedJob, plan: BuildPlan, requirements: PackageSource, build: BuildFunction) -> Iterator[Built]:
     """What became of a job. Its folder is ours until the block ends: another build of the same job waits.
 
     `build`: how it is built where it must be, as `build_job` does it.
@@ -67,25 +65,25 @@ def execute_job(
         if requirements.locked is not None:  # another lock may give another wheel
             inputs = [job.key, sorted(each.sha256 for each in requirements.locked)]
             job = replace(job, key=files.sha256_of(codec.encode(inputs)))
-        earlier = None if context.request.rebuild else workspace.earlier_result(job.folder, job.key)
+        earlier = None if plan.request.rebuild else workspace.earlier_result(job.folder, job.key)
         if earlier and (earlier.requirements or not requirements.kept):
             log.info("%s: from the cache, nothing that goes into it has changed (--rebuild builds it anew)", job.id)
             yield replace(earlier, resumed=True)
             return
         workspace.forget_result(job.folder)
-        built = build(job, context, requirements)
-        if built.wheel and not context.request.keep:
+        built = build(job, plan, requirements)
+        if built.wheel and not plan.request.keep:
             workspace.note_result(job.folder, built)
         yield built
-        if built.wheel and not context.request.keep:
+        if built.wheel and not plan.request.keep:
             workspace.release_folder(job.folder)
 
 
-def build_job(job: DecidedJob, context: BuildContext, requirements: PackageSource) -> Built:
+def build_job(job: DecidedJob, plan: BuildPlan, requirements: PackageSource) -> Built:
     """A job built from nothing, in its folder, which the caller holds."""
     workspace.clean_folder(job.folder)
     try:
-        return _Work(job, context, requirements).run()
+        return _Work(job, plan, requirements).run()
     finally:  # ninja starts compilers in groups of their own, and those survive it
         workspace.end_leftovers(job.folder)
 
@@ -110,8 +108,8 @@ class _Phases:
 class _Work:
     """A job from its source to the backend's wheel."""
 
-    def __init__(self, job: DecidedJob, context: BuildContext, requirements: PackageSource) -> None:
-        self.job, self.context, self.requirements = job, context, requirements
+    def __init__(self, job: DecidedJob, plan: BuildPlan, requirements: PackageSource) -> None:
+        self.job, self.plan, self.requirements = job, plan, requirements
         self.log = workspace.new_log(job.folder)
         self.log.touch()
         self.phases = _Phases()
@@ -159,27 +157,27 @@ class _Work:
     def _phases(self, stack: contextlib.ExitStack) -> Path:
         job = self.job
         with self._timed("source"):
-            sources.copy_tree(self.context.tree, job.copy)
+            sources.copy_tree(self.plan.tree, job.copy)
         with self._timed("environment"):
             shell = Shell(
                 toolkit=job.toolchain.toolkit,
                 folder=job.folder,
                 log=self.log,
                 environ=job.environ,
-                deadline=self.phases.began + self.context.table.timeout,
+                deadline=self.phases.began + self.plan.table.timeout,
                 on_line=self._heed,
             )
             for name, place in job.links if os.name == "posix" else ():  # elsewhere their folders are on PATH
                 (job.folder / "bin" / name).symlink_to(place)
-            offline = self.context.request.offline
+            offline = self.plan.request.offline
             interpreter = environment.make_environment(job, shell, offline=offline)
             if job.toolchain.toolkit.target:
                 crossing.write_files(job, interpreter, environment.python_headers(interpreter))
             made = environment.project_builder(job, shell, interpreter)
             self.installer = Installer(job=job, shell=shell, source=self.requirements, offline=offline)
             self.installer.install(interpreter, made.build_system_requires | set(job.requires))
-            if self.context.table.cache:
-                cache = compiler_cache(job, self.context.store.folder / "sccache")
+            if self.plan.table.cache:
+                cache = compiler_cache(job, self.plan.store.folder / "sccache")
                 self.server, self.no_cache = stack.enter_context(cache)
             self.session = stack.enter_context(_recorded(job, self.server))
             self.recorded = time.monotonic() - self.phases.began
@@ -239,7 +237,7 @@ class _Work:
 
     def _problem_of(self, error: CuwheelError) -> Problem:
         if isinstance(error, ToolTimeoutError):
-            limit = self.context.table.timeout
+            limit = self.plan.table.timeout
             return Problem(
                 phase=self.phases.name,
                 what=f"it took longer than {limit:g} s and was stopped",
@@ -330,7 +328,7 @@ class PlacedWheels:
             )
 
 
-def finish_job(context: BuildContext, job: DecidedJob, built: Built, placed: PlacedWheels) -> JobResult:
+def finish_job(plan: BuildPlan, job: DecidedJob, built: Built, placed: PlacedWheels) -> JobResult:
     """What became of a job, and its wheel where it belongs."""
     record, cached = record_of(built), built.cached
     about_cache: tuple[Finding, ...] = ()
@@ -350,7 +348,7 @@ def finish_job(context: BuildContext, job: DecidedJob, built: Built, placed: Pla
     result = JobResult(answer=answer, job=job, built=built, record=record, problem=built.problem)
     if built.problem:
         return result
-    work = _Finishing(context, result, job, built)
+    work = _Finishing(plan, result, job, built)
     try:
         return work.run(placed)
     except CuwheelError as error:
@@ -393,13 +391,13 @@ def arm64_distribution(provider: str, root: Path, target: str | None = None, *, 
 class _Finishing:
     """Each step makes a new file, and the last one is a rename: nothing half-done is ever in the output folder."""
 
-    def __init__(self, context: BuildContext, result: JobResult, job: DecidedJob, built: Built) -> None:
-        self.context, self.result, self.job, self.built = context, result, job, built
+    def __init__(self, plan: BuildPlan, result: JobResult, job: DecidedJob, built: Built) -> None:
+        self.plan, self.result, self.job, self.built = plan, result, job, built
         self.phases = _Phases(built.seconds)
         self.findings: list[Finding] = []
 
     def run(self, placed: PlacedWheels) -> JobResult:
-        output = self.context.request.output
+        output = self.plan.request.output
         scratch = output / f".cuwheel-{self.job.folder.name}"  # ours alone: the job's folder is held
         try:
             shutil.rmtree(scratch, ignore_errors=True)  # of a build that was killed
@@ -410,7 +408,7 @@ class _Finishing:
                 wheel = self._repaired(wheel, scratch / "repair")
             with self.phases.timed("gate"):
                 found, passed = self._gate(wheel)
-            good_place = self.job.folder / "part" if self.context.table.merge else output
+            good_place = self.job.folder / "part" if self.plan.table.merge else output
             place = self._placed(wheel, good_place if passed.succeeded else self.job.folder / "refused", placed)
         except OSError as error:
             raise UnreadableError.from_os(error, output, hint="free some space, or use another --output") from error
@@ -432,11 +430,11 @@ class _Finishing:
 
     def _stamped(self, wheel: Path, to: Path) -> Path:
         to.mkdir()
-        table, job = self.context.table, self.job
+        table, job = self.plan.table, self.job
         found = survey(str(wheel), detail="containers")
         release = found.distribution
-        name = release.name if release else self.context.project.name
-        version = release.version if release else self.context.project.version
+        name = release.name if release else self.plan.project.name
+        version = release.version if release else self.plan.project.version
         new_name = stamp.suffixed_name(name, job.cuda) if table.naming == "suffix" else None
         new_version = None
         if table.naming == "local" or table.label:
@@ -450,7 +448,7 @@ class _Finishing:
             found,
             job.plan,
             job.toolchain,
-            sources=self.context.tree.sha256,
+            sources=self.plan.tree.sha256,
             python=job.interpreter.version if job.interpreter else job.python,
             requires=tuple(map(masking.text, job.requires)),  # an address may have a login, and wheels are public
             build=jobs.build_record(job, self.built.others),
@@ -464,7 +462,7 @@ class _Finishing:
 
     def _guard(self, found: Survey, whole: str) -> guard.Guard | None:
         """`whole`: the wheel's name and version as they will be."""
-        table = self.context.table.guard
+        table = self.plan.table.guard
         if not table.package and not table.inject:
             return None
         with WheelFile(Path(found.target)) as wheel:
@@ -481,7 +479,7 @@ class _Finishing:
 
         A manylinux tag that a backend wrote stays if it holds; one that does not is put right.
         """
-        table = self.context.table.repair
+        table = self.plan.table.repair
         platform = wheel.name.rpartition("-")[2]
         known = platform.startswith(("linux_", "manylinux", "win_"))
         if table.enabled is False or (table.enabled is None and not known):
@@ -513,14 +511,14 @@ class _Finishing:
         return to / decision.file_name
 
     def _gate(self, wheel: Path) -> tuple[Survey, GateResult]:
-        job, context = self.job, self.context
+        job, plan = self.job, self.plan
         found = survey(str(wheel), detail="containers")
         wanted = GateRequest(
             archs=job.plan.archs,
             ptx=job.plan.ptx,
             cuda=job.cuda,
-            table=context.table.gate,
-            places=(str(job.folder), str(context.tree.folder), str(context.store.folder)),
+            table=plan.table.gate,
+            places=(str(job.folder), str(plan.tree.folder), str(plan.store.folder)),
             toolkit_root="" if job.toolchain.prefix and not job.toolchain.toolkit.archives else job.toolchain.root,
             record=self.result.record,
             machines=self._machines(),
@@ -531,13 +529,13 @@ class _Finishing:
     def _machines(self) -> tuple[Machine, ...]:
         """Those that the plan says this job serves."""
         served = {each.machine for each in self.job.plan.coverage}
-        return tuple(each for each in self.context.machines if each.name in served)
+        return tuple(each for each in self.plan.machines if each.name in served)
 
     def _placed(self, wheel: Path, folder: Path, placed: PlacedWheels) -> Path:
         """A rename within the output folder; a copy beside and a rename where it is refused and stays with its job."""
         folder.mkdir(parents=True, exist_ok=True)
         place = folder / wheel.name
-        if folder == self.context.request.output:
+        if folder == self.plan.request.output:
             placed.claim(wheel.name, self.job.id)
             wheel.chmod(0o644)
             return system_calls.rename_over(wheel, place)

@@ -17,7 +17,7 @@ from packaging.utils import InvalidWheelFilename
 
 from cuwheel.building import crossing, tables, workspace
 from cuwheel.building.answer import Job, Outcome, tools_of
-from cuwheel.building.values import BuildContext, DecidedJob, Project, Tree
+from cuwheel.building.values import BuildPlan, DecidedJob, Project, Tree
 from cuwheel.device_code.description import BuildRecord
 from cuwheel.errors import CuwheelError, UnavailableError, UsageError
 from cuwheel.facts import spellings, toolkits, versions
@@ -113,8 +113,8 @@ def job_name(cuda: str, python: str) -> str:
 
 
 def make_job(
-    context: BuildContext,
-    plan: PlanJob,
+    plan: BuildPlan,
+    planned: PlanJob,
     toolchain: Toolchain,
     python: str,
     interpreter: Python | None,
@@ -123,84 +123,84 @@ def make_job(
     by_shares: bool = False,
 ) -> DecidedJob:
     """Everything that a build of this wheel depends on, decided before it begins; its key is made of that."""
-    archs = (*plan.archs, *plan.ptx)
+    archs = (*planned.archs, *planned.ptx)
     # Shares are built at one place whatever the list: names of kernels depend on it.
     listed: tuple[str, ...] = ("shares",) if by_shares else archs
     target = toolchain.toolkit.target
     listed = (*listed, target) if target else listed
-    folder = workspace.job_folder(context.store, name=context.project.name, cuda=plan.cuda, archs=listed, python=python)
+    folder = workspace.job_folder(plan.store, name=plan.project.name, cuda=planned.cuda, archs=listed, python=python)
     # Programs that run during the build are compiled by this machine's own.
     chosen = () if target else workspace.compiler_links(toolchain.host_compiler)
     links = () if toolchain.prefix else (*workspace.tool_links(caller.get("PATH", "")), *chosen)
     inputs = workspace.VariableInputs(
-        context=context,
         plan=plan,
+        planned=planned,
         toolchain=toolchain,
-        share=system.compile_share(len(archs), jobs=context.request.jobs),
+        share=system.compile_share(len(archs), jobs=plan.request.jobs),
         folder=folder,
         python=python,
         caller=caller,
-        path=context.images.get(toolchain.identity, workspace.system_path(links)),
+        path=plan.images.get(toolchain.identity, workspace.system_path(links)),
     )
     values = workspace.placeholders(inputs)
     # What nvcc is told in place of the architectures that the build gives it; nothing where the build is trusted.
     forced: tuple[str, ...] = ()
     only: tuple[Arch, ...] = ()
     module_ids: dict[str, str] = {}
-    if fit := context.request.fit:
+    if fit := plan.request.fit:
         from cuwheel.changes.graft import subject  # noqa: PLC0415 - few builds must fit another
 
         only = tuple(map(Arch.parse, fit.archs))
-        origin = subject.match_module_ids(fit.module_ids, context.tree.files)
+        origin = subject.match_module_ids(fit.module_ids, plan.tree.files)
         module_ids = origin.assigned(folder / "src")
         # With the list of the others, which CUB and Thrust put into names.
-        forced = (*gencode(only), *arch_list(plan.archs), *as_if_at(folder / "src", origin.folder_of(fit.paths)))
-    elif context.table.force_archs:
-        forced = tuple(shlex.split(plan.flags.nvcc or ""))
+        forced = (*gencode(only), *arch_list(planned.archs), *as_if_at(folder / "src", origin.folder_of(fit.paths)))
+    elif plan.table.force_archs:
+        forced = tuple(shlex.split(planned.flags.nvcc or ""))
     installed = {} if toolchain.prefix else versions_on_path(workspace.SYSTEM_PATH, dict(links))
-    minimum = minimum_cmake(*project_files(context.tree, context.table.subdirectory))
+    minimum = minimum_cmake(*project_files(plan.tree, plan.table.subdirectory))
     minimum = max(minimum, crossing.LEAST_CMAKE, key=versions.key) if target else minimum
-    tools = build_tool_requirements(context.project.backend, context.table.before, archs, minimum, installed)
+    tools = build_tool_requirements(plan.project.backend, plan.table.before, archs, minimum, installed)
     job = DecidedJob(
-        id=job_name(plan.cuda, python),
-        cuda=plan.cuda,
+        id=job_name(planned.cuda, python),
+        cuda=planned.cuda,
         python=python,
         interpreter=interpreter,
-        plan=replace(plan, archs=only, ptx=()) if only else plan,
-        backend=context.project.backend,
+        plan=replace(planned, archs=only, ptx=()) if only else planned,
+        backend=plan.project.backend,
         toolchain=toolchain,
         folder=folder,
         settings=workspace.job_settings(inputs),
-        before=tuple(tables.fill_placeholders(each, values) for each in context.table.before),
-        requires=(*context.table.requires, *tools),
-        subdirectory=context.table.subdirectory,
+        before=tuple(tables.fill_placeholders(each, values) for each in plan.table.before),
+        requires=(*plan.table.requires, *tools),
+        subdirectory=plan.table.subdirectory,
         config_settings={
-            name: tables.fill_placeholders(each, values) for name, each in context.table.config_settings.items()
+            name: tables.fill_placeholders(each, values) for name, each in plan.table.config_settings.items()
         },
         force_archs=forced,
         module_ids=module_ids,
         links=links,
         by_shares=by_shares,
-        notes=tuple(_notes(context, plan, toolchain, by_shares=by_shares)),
+        notes=tuple(_notes(plan, planned, toolchain, by_shares=by_shares)),
     )
-    return replace(job, key=_key(job, context))
+    return replace(job, key=_key(job, plan))
 
 
-def _notes(context: BuildContext, plan: PlanJob, toolchain: Toolchain, *, by_shares: bool) -> Iterator[Finding]:
+def _notes(plan: BuildPlan, planned: PlanJob, toolchain: Toolchain, *, by_shares: bool) -> Iterator[Finding]:
     """What is known beforehand and may surprise."""
-    if (context.table.force_archs or by_shares) and toolchain.prefix:
+    if (plan.table.force_archs or by_shares) and toolchain.prefix:
         raise UsageError(
             f"--{'shares' if by_shares else 'force-archs'} does not work in a container: nvcc cannot be wrapped there",
             hint="use another provider: --provider index,redist",
         )
-    table = context.table
+    table = plan.table
     texts = (*table.environment.values(), *table.before, *table.config_settings.values())
     own = any("{archs." in text for text in texts)
-    name = next((row.name for row in spellings.ROWS if context.project.backend in row.backends), None)
-    if context.table.force_archs:
+    name = next((row.name for row in spellings.ROWS if plan.project.backend in row.backends), None)
+    if plan.table.force_archs:
         return
     if name and not own:
-        spelling = getattr(plan.spellings, name)
+        spelling = getattr(planned.spellings, name)
         if spelling.value is None:
             yield finding(
                 "list-cannot-be-said",
@@ -211,7 +211,7 @@ def _notes(context: BuildContext, plan: PlanJob, toolchain: Toolchain, *, by_sha
         yield finding(
             "no-spelling",
             "it is not known how this project takes its architecture list",
-            evidence=(f"{context.project.backend}: {context.project.evidence}",),
+            evidence=(f"{plan.project.backend}: {plan.project.evidence}",),
         )
 
 
@@ -242,12 +242,12 @@ def variables_of(job: DecidedJob) -> list[tuple[str, str]]:
     return [(each.name, each.value) for each in job.settings if each.name not in _NO_INPUT | passed]
 
 
-def _key(job: DecidedJob, context: BuildContext) -> str:
+def _key(job: DecidedJob, plan: BuildPlan) -> str:
     """A hash of everything that goes in. A folder's place counts too: names of kernels depend on it."""
     compiler = job.toolchain.host_compiler
     parts = [
         __version__,
-        [context.tree.sha256, context.tree.commit, context.tree.described],
+        [plan.tree.sha256, plan.tree.commit, plan.tree.described],
         [job.plan.archs, job.plan.ptx, job.cuda, job.backend, job.force_archs, job.by_shares],
         sorted(job.module_ids.items()),
         [job.toolchain.identity, job.toolchain.toolkit.version],

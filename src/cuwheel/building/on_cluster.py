@@ -21,7 +21,7 @@ from cuwheel.building.request import BuildRequest
 from cuwheel.building.shares import KeptShare
 from cuwheel.building.sources import pack_folder, unpack_packed
 from cuwheel.building.tables import Table
-from cuwheel.building.values import BuildContext, BuildPlan, Built, DecidedJob, JobResult, Problem, Project, Tree
+from cuwheel.building.values import BuildPlan, Built, DecidedJob, JobResult, Problem, Project, Tree
 from cuwheel.clusters import engine
 from cuwheel.clusters.task import Answer, Done, Task
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
@@ -47,7 +47,7 @@ _TOOLKIT_SOURCES = ("providers", "offline", "fetched", "host_compiler", "toolkit
 
 def run_on_cluster(plan: BuildPlan, pythons: Sequence[str]) -> OnCluster:
     """All jobs of a plan. For each CUDA version the oldest Python first: its wheel may serve the others."""
-    request = plan.context.request
+    request = plan.request
     if request.fetched and "://" not in request.fetched:
         raise UsageError(
             "--locked names a folder of this machine, and the workers do not have it",
@@ -56,7 +56,7 @@ def run_on_cluster(plan: BuildPlan, pythons: Sequence[str]) -> OnCluster:
     if request.fit:
         raise UsageError("a build that must fit another one is not built by a cluster")
     act.make_output(request.output)
-    folder = plan.context.store.folder / "cluster"
+    folder = plan.store.folder / "cluster"
     found = cluster_access.parse_address(str(request.cluster))
     with engine.open_engine(found, folder, cores=_LEAST_CORES) as machine:
         work = OnCluster(plan, pythons, machine)
@@ -68,7 +68,7 @@ class OnCluster:
     """`results` by job. `spans`: who did what when."""
 
     def __init__(self, plan: BuildPlan, pythons: Sequence[str], machine: Engine) -> None:
-        self._context, self._planned, self._pythons, self._engine = plan.context, plan.planned, pythons, machine
+        self._plan, self._planned, self._pythons, self._engine = plan, plan.planned, pythons, machine
         self._placed = PlacedWheels()
         self._inputs: dict[str, str] = {}
         self._shares: dict[str, dict[str, Done]] = {}
@@ -83,10 +83,10 @@ class OnCluster:
         self._inputs = self._packed()
         cores = [each.cores for each in self._engine.gather()]
         self._engine.workers.fix_kind()
-        self._earlier = EarlierRuns(self._context.store.folder / "cluster", self._engine.workers.kind)
+        self._earlier = EarlierRuns(self._plan.store.folder / "cluster", self._engine.workers.kind)
         # Builds that could run at once.
         slots = sum(max(1, each // _LEAST_CORES) for each in cores) + self._engine.to_come
-        chosen = shares.choose_on_cluster(self._context.request, self._planned, slots)
+        chosen = shares.choose_on_cluster(self._plan.request, self._planned, slots)
         self._by_shares, self.findings = chosen.by_shares, chosen.findings
         if count := sum(1 for plan in self._planned for _ in self._first_tasks(plan, self._pythons[0])):
             self._cores = max(_LEAST_CORES, min(max(cores, default=1), sum(cores) // count))
@@ -100,23 +100,23 @@ class OnCluster:
 
     def _packed(self) -> dict[str, str]:
         """What workers need, by content: a worker that has it is not sent it again."""
-        request = self._context.request
+        request = self._plan.request
         inputs = {}
         with tempfile.TemporaryDirectory() as scratch:
-            source = sources.pack_source(self._context.tree, Path(scratch, SOURCE))
+            source = sources.pack_source(self._plan.tree, Path(scratch, SOURCE))
             inputs[SOURCE] = self._engine.add_input(source)
         if request.locked:
             inputs[LOCK] = self._engine.add_input(request.locked)
         return inputs
 
     def _parameters(self, plan: PlanJob, python: str) -> JobParameters:
-        context, request = self._context, self._context.request
+        whole, request = self._plan, self._plan.request
         return JobParameters(
-            tree=replace(context.tree, folder=Path(), asked=""),
-            table=context.table,
-            project=context.project,
+            tree=replace(whole.tree, folder=Path(), asked=""),
+            table=whole.table,
+            project=whole.project,
             plan=plan,
-            machines=context.machines,
+            machines=whole.machines,
             python=python,
             toolkit_sources={name: getattr(request, name) for name in _TOOLKIT_SOURCES},
             by_shares=self._by_shares,
@@ -137,15 +137,15 @@ class OnCluster:
     def _task(
         self, name: str, kind: Literal["job", "share"], parameters: JobParameters, more: dict[str, str] | None = None
     ) -> Task:
-        cores = self._context.request.jobs or self._cores
+        cores = self._plan.request.jobs or self._cores
         return Task(
-            id=f"{self._context.project.name} {name}",
+            id=f"{self._plan.project.name} {name}",
             function=SHARE_FUNCTION if kind == "share" else JOB_FUNCTION,
             parameters=codec.encode(parameters).decode(),
             inputs=self._inputs | (more or {}),
             cores=cores,
             memory=cores * system.MEMORY_A_COMPILER,
-            fresh=self._context.request.rebuild,
+            fresh=self._plan.request.rebuild,
             alike=True,
         )
 
@@ -221,9 +221,9 @@ class OnCluster:
             return self._failed(name, parameters, Problem(phase="cluster", what=done.problem, hint=done.hint))
         try:
             made = read_result(done.text)
-            if self._context.request.lock and LOCK in done.files:
+            if self._plan.request.lock and LOCK in done.files:
                 got = lock.read_lock(done.files[LOCK])
-                lock.update(self._context.request.lock, *got.toolchain, *got.requirements)
+                lock.update(self._plan.request.lock, *got.toolchain, *got.requirements)
             result = self._here(made, done)
         except CuwheelError as error:
             return self._failed(name, parameters, Problem(phase="cluster", what=error.message, hint=error.hint))
@@ -236,9 +236,9 @@ class OnCluster:
         answer = made.answer
         if wheel := answer.wheel:
             arrived = place = done.files[wheel.file.name]
-            if answer.outcome in ("built", "resumed") and not self._context.table.merge:
+            if answer.outcome in ("built", "resumed") and not self._plan.table.merge:
                 self._placed.claim(arrived.name, answer.id)
-                place = files.copy(arrived, self._context.request.output / arrived.name)
+                place = files.copy(arrived, self._plan.request.output / arrived.name)
                 place.chmod(0o644)
             outcome: Outcome = "resumed" if done.cached and answer.outcome == "built" else answer.outcome
             answer = replace(answer, outcome=outcome, wheel=replace(wheel, path=str(place)))
@@ -248,7 +248,7 @@ class OnCluster:
         """Adds the log and the record of compiler calls that came back."""
         record = ""
         if RECORD in done.files:
-            records = self._context.store.folder / "cluster/records"
+            records = self._plan.store.folder / "cluster/records"
             with contextlib.suppress(CuwheelError):
                 record = str(sources.unpack_source(done.files[RECORD], records))
         built = replace(built, log=str(done.files.get(LOG, "")), record=record)
@@ -346,16 +346,16 @@ class JobParameters(Struct, frozen=True, kw_only=True):
 def build_job_here(task: Task, inputs: dict[str, Path], work: Path) -> tuple[str, dict[str, Path]]:
     """A whole job, finished as it would be here: its result, the wheel, the log and the record."""
     parameters = codec.decode(task.parameters, JobParameters)
-    context, made = _prepared(task, parameters, inputs, work)
+    plan, made = _prepared(task, parameters, inputs, work)
     for each, share in zip(parameters.made, shares.shares_of_plan(parameters.plan), strict=False):
-        if each.kept is None or each.built.key != shares.share_key(share, made, context):
+        if each.kept is None or each.built.key != shares.share_key(share, made, plan):
             raise MalformedError(
                 each.name, "this share was compiled at another place or with other tools", hint="build with --shares no"
             )
-        shares.accept_share(share, made, context, inputs[f"{share.name}.whl"], each.kept)
+        shares.accept_share(share, made, plan, inputs[f"{share.name}.whl"], each.kept)
     if task.fresh:
         workspace.forget_result(made.folder)
-    result = act.build_one(context, made, PlacedWheels())
+    result = act.build_one(plan, made, PlacedWheels())
     found = {LOCK: work / LOCK} if parameters.locking and (work / LOCK).exists() else {}
     if wheel := result.answer.wheel:
         found[wheel.file.name] = wheel.file
@@ -367,15 +367,15 @@ def build_job_here(task: Task, inputs: dict[str, Path], work: Path) -> tuple[str
 def compile_share_here(task: Task, inputs: dict[str, Path], work: Path) -> tuple[str, dict[str, Path]]:
     """One share of a job: compiled, or of this machine's cache."""
     parameters = codec.decode(task.parameters, JobParameters)
-    context, made = _prepared(task, parameters, inputs, work)
+    plan, made = _prepared(task, parameters, inputs, work)
     (wanted,) = [each for each in shares.shares_of_plan(parameters.plan) if each.name == parameters.share]
-    key = shares.share_key(wanted, made, context)
+    key = shares.share_key(wanted, made, plan)
     with workspace.hold_folder(made.folder):
-        kept = None if task.fresh else shares.cached_share(wanted, made, context)
+        kept = None if task.fresh else shares.cached_share(wanted, made, plan)
         if kept:
             answer = MadeShare(name=wanted.name, built=Built(key=key), kept=kept)
             return codec.encode(answer).decode(), {f"{wanted.name}.whl": Path(kept.wheel)}
-        built, kept = shares.compile_share(wanted, made, context, act.package_source(context, made))
+        built, kept = shares.compile_share(wanted, made, plan, act.package_source(plan, made))
         found = _log_and_record(built, work)
     answer = MadeShare(name=wanted.name, built=replace(built, key=key), kept=kept)
     if kept:
@@ -385,7 +385,7 @@ def compile_share_here(task: Task, inputs: dict[str, Path], work: Path) -> tuple
 
 def _prepared(
     task: Task, parameters: JobParameters, inputs: dict[str, Path], work: Path
-) -> tuple[BuildContext, DecidedJob]:
+) -> tuple[BuildPlan, DecidedJob]:
     store = open_store()
     tree = unpack_packed(inputs[SOURCE], parameters.tree, store)
     lock = files.copy(inputs[LOCK], work / LOCK) if LOCK in inputs else work / LOCK
@@ -400,17 +400,17 @@ def _prepared(
         shares=parameters.by_shares,
     )
     request.output.mkdir()
-    context = BuildContext(
+    plan = BuildPlan(
         request=request,
         store=store,
         tree=tree,
         table=parameters.table,
         project=parameters.project,
         machines=parameters.machines,
+        planned=(parameters.plan,),
     )
-    plan = BuildPlan(context=context, planned=(parameters.plan,))
     plan = decide_jobs(plan, [parameters.python], dict(os.environ))
-    return plan.context, plan.jobs[0]
+    return plan, plan.jobs[0]
 
 
 def _log_and_record(built: Built, work: Path) -> dict[str, Path]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -16,77 +16,7 @@ from cuwheel.support.request_fields import must_be_positive
 from cuwheel.toolchains.request import ToolkitSources
 
 if TYPE_CHECKING:
-    from cuwheel.building.tables import Backend, Naming
-
-
-class PlanSettings(TypedDict, total=False):
-    """`[tool.cuwheel.plan]` of one build."""
-
-    future: bool
-    native: bool
-    specific: bool
-    family: bool
-    ptx: bool
-
-
-class GateSettings(TypedDict, total=False):
-    """`[tool.cuwheel.gate]` of one build."""
-
-    enabled: bool
-    device_code: bool
-    allow: Sequence[str]
-    forbidden: Sequence[str]
-    glibc: str | None
-    size: str | None
-
-
-class RepairSettings(TypedDict, total=False):
-    """`[tool.cuwheel.repair]` of one build."""
-
-    enabled: bool | None
-    policy: str | None
-    exclude: Sequence[str]
-    requires: bool
-
-
-class GuardSettings(TypedDict, total=False):
-    """`[tool.cuwheel.guard]` of one build."""
-
-    package: str | None
-    inject: bool
-    message: str
-
-
-class BuildSettings(TypedDict, total=False):
-    """Keys of `[tool.cuwheel]` for one build, over what the project says: what is left out stays as it is there.
-
-    The page of `build` says what each means. Machines and Pythons are fields of the request itself; so is `cuda`, which
-    here may also be empty: then the versions are chosen, whatever the project says.
-    """
-
-    recipe: bool
-    cuda: Sequence[str]
-    cpu: Literal["x86_64", "aarch64"] | None
-    subdirectory: str
-    backend: Backend
-    requires: Sequence[str]
-    components: Sequence[str]
-    environment: Mapping[str, str]
-    pass_through: Sequence[str]
-    before: Sequence[str]
-    config_settings: Mapping[str, str]
-    force_archs: bool
-    naming: Naming | None
-    label: str
-    python_tag: str | None
-    merge: bool
-    variants: bool
-    cache: bool
-    timeout: float
-    plan: PlanSettings
-    gate: GateSettings
-    repair: RepairSettings
-    guard: GuardSettings | Literal["inject"]
+    from cuwheel.building.settings import BuildSettings  # noqa: TC004 - never decoded
 
 
 class Fit(Struct, frozen=True, kw_only=True):
@@ -100,6 +30,10 @@ class Fit(Struct, frozen=True, kw_only=True):
     module_ids: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
     components: tuple[str, ...] = ()
+
+
+def _no_settings() -> BuildSettings:
+    return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +52,7 @@ class BuildRequest(ToolkitSources):
     cuda: Sequence[str] = ()
     python: Sequence[str] = ()
     config: Path | None = None
-    settings: BuildSettings = field(default_factory=BuildSettings)
+    settings: BuildSettings = field(default_factory=_no_settings)
     output: Path = Path("dist")
     jobs: int | None = None
     rebuild: bool = False

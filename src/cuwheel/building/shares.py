@@ -19,7 +19,7 @@ from cuwheel.building import jobs
 from cuwheel.building.answer import Phase
 from cuwheel.building.recording import reader
 from cuwheel.building.recording.words import without_archs
-from cuwheel.building.values import BuildContext, Built, DecidedJob, Problem
+from cuwheel.building.values import BuildPlan, Built, DecidedJob, Problem
 from cuwheel.device_code.description import Description
 from cuwheel.errors import CuwheelError, UnreadableError
 from cuwheel.facts import spellings, toolkits
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from cuwheel.verdicts.planning.plan import Job as PlanJob
 
 
-_NOTE = "share.json"
+_FOLDER, _NOTE = "shares", "share.json"
 
 
 class Share(Struct, frozen=True, kw_only=True):
@@ -77,13 +77,13 @@ def whole_list(cuda: str) -> tuple[str, ...]:
     return jobs.arch_list(toolkits.find_toolkit(cuda).archs)
 
 
-def share_key(share: Share, job: DecidedJob, context: BuildContext) -> str:
+def share_key(share: Share, job: DecidedJob, plan: BuildPlan) -> str:
     """A hash over all that goes into a share; the job's list is no part of it, it only names the other shares."""
-    compiler, table = job.toolchain.host_compiler, context.table
+    compiler, table = job.toolchain.host_compiler, plan.table
     lists = {row.passed[0] for row in spellings.ROWS if row.passed}
     parts = [
         __version__,
-        [context.tree.sha256, context.tree.commit, context.tree.described],
+        [plan.tree.sha256, plan.tree.commit, plan.tree.described],
         [job.cuda, job.backend, share.words, str(job.folder)],
         [job.toolchain.identity, job.toolchain.toolkit.version],
         [compiler.kind, compiler.version, compiler.path] if compiler else None,
@@ -95,7 +95,7 @@ def share_key(share: Share, job: DecidedJob, context: BuildContext) -> str:
 
 
 def build_by_shares(
-    job: DecidedJob, context: BuildContext, requirements: PackageSource, fresh: frozenset[str] = frozenset()
+    job: DecidedJob, plan: BuildPlan, requirements: PackageSource, fresh: frozenset[str] = frozenset()
 ) -> Built:
     """All shares, those of the cache first, as one wheel. The job's folder is held by the caller.
 
@@ -103,13 +103,13 @@ def build_by_shares(
     """
     began = time.monotonic()
     shares = shares_of_plan(job.plan)
-    usable = [each for each in shares if each.name in fresh or not context.request.rebuild]
-    kept = {each.name: found for each in usable if (found := _kept(_place(each, job, context)))}
+    usable = [each for each in shares if each.name in fresh or not plan.request.rebuild]
+    kept = {each.name: found for each in usable if (found := _kept(_place(each, job, plan)))}
     used = dict(kept)
     last = Built(key=job.key)
     phases: list[Phase] = []
     for each in [share for share in shares if share.name not in kept]:
-        last, made = compile_share(each, job, context, requirements)
+        last, made = compile_share(each, job, plan, requirements)
         phases += last.phases
         if made is None:
             return replace(last, key=job.key, phases=tuple(phases))
@@ -121,33 +121,38 @@ def build_by_shares(
         used[each.name] = made
     if missing := [each for each in shares if each.name not in used]:
         for each in missing:
-            shutil.rmtree(_place(each, job, context), ignore_errors=True)
-        return build_by_shares(job, context, requirements, fresh | (used.keys() - kept.keys()))
+            shutil.rmtree(_place(each, job, plan), ignore_errors=True)
+        return build_by_shares(job, plan, requirements, fresh | (used.keys() - kept.keys()))
     cached = {name: found for name, found in kept.items() if name not in fresh}
     return _joined(job, shares, used, cached, replace(last, phases=tuple(phases), seconds=time.monotonic() - began))
 
 
 def compile_share(
-    share: Share, job: DecidedJob, context: BuildContext, requirements: PackageSource
+    share: Share, job: DecidedJob, plan: BuildPlan, requirements: PackageSource
 ) -> tuple[Built, KeptShare | None]:
     """One share, which is kept; None where it failed."""
     from cuwheel.building import job_run  # noqa: PLC0415 - a dry run asks only which shares the cache has
 
     log.info("%s: compiling the share for %s", job.id, share.name)
     words = (*share.words, *jobs.random_seed(job.toolchain.root))
-    made = job_run.build_job(replace(job, force_archs=words), context, requirements)
+    made = job_run.build_job(replace(job, force_archs=words), plan, requirements)
     named = tuple(replace(phase, name=f"{phase.name} {share.name}") for phase in made.phases)
-    kept = None if made.problem else _keep(_place(share, job, context), made, job)
+    kept = None if made.problem else _keep(_place(share, job, plan), made, job)
     return replace(made, phases=named), kept
 
 
-def cached_share(share: Share, job: DecidedJob, context: BuildContext) -> KeptShare | None:
-    return _kept(_place(share, job, context))
+def are_kept(plan: BuildPlan) -> bool:
+    """Whether the cache has shares of any build at all."""
+    return (plan.store.folder / _FOLDER).is_dir()
 
 
-def accept_share(share: Share, job: DecidedJob, context: BuildContext, wheel: Path, made: KeptShare) -> None:
+def cached_share(share: Share, job: DecidedJob, plan: BuildPlan) -> KeptShare | None:
+    return _kept(_place(share, job, plan))
+
+
+def accept_share(share: Share, job: DecidedJob, plan: BuildPlan, wheel: Path, made: KeptShare) -> None:
     """A share that another machine compiled, as if it had been here."""
-    place = _place(share, job, context)
+    place = _place(share, job, plan)
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     copied = files.copy(wheel, place / Path(made.wheel).name)
@@ -207,8 +212,8 @@ def _grafted(first: Path, others: Sequence[Path], to: Path, about: Description) 
     return Path(made.outputs[0])
 
 
-def _place(share: Share, job: DecidedJob, context: BuildContext) -> Path:
-    return context.store.folder / "shares" / share_key(share, job, context)[:32]
+def _place(share: Share, job: DecidedJob, plan: BuildPlan) -> Path:
+    return plan.store.folder / _FOLDER / share_key(share, job, plan)[:32]
 
 
 def _kept(place: Path) -> KeptShare | None:

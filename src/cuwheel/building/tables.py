@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import fields
 from packaging.requirements import InvalidRequirement
 
 from cuwheel.errors import UnknownNameError, UsageError
@@ -187,6 +188,22 @@ class Table(Struct, frozen=True, kw_only=True, rename="kebab"):
     guard: GuardTable = field(default_factory=GuardTable)
     verify: VerifyTable = field(default_factory=VerifyTable)
     ci: CiTable = field(default_factory=CiTable)
+
+
+# The tables as a caller gives them in Python, and the keys that are fields of the request, or of no build.
+SETTINGS: dict[str, type[Struct]] = {
+    "PlanSettings": PlanOptions,
+    "GateSettings": GateTable,
+    "RepairSettings": RepairTable,
+    "GuardSettings": GuardTable,
+    "BuildSettings": Table,
+}
+_ELSEWHERE = frozenset(("for_", "python", "verify", "ci", "cache_limit"))
+
+
+def setting_names(table: type[Struct]) -> tuple[str, ...]:
+    """The keys of a table that a build may be given, as Python calls them."""
+    return tuple(each.name for each in fields(table) if table is not Table or each.name not in _ELSEWHERE)
 
 
 # Texts with `{placeholders}`, as a configuration has them.

@@ -167,27 +167,6 @@ class GateResult(Struct, frozen=True, kw_only=True):
     succeeded: bool
 
 
-# What all jobs of a build share.
-
-
-class BuildContext(Struct, frozen=True, kw_only=True):
-    """The request as it was made, and what it means here: the configuration, the source, where toolkits are kept.
-
-    `configuration`: the file that `table` was read from. `recipe`: whose settings lie below it. `machines`: those that
-    it is for, on which finished wheels are judged; none where a list of architectures was asked for.
-    """
-
-    request: BuildRequest
-    store: Store
-    tree: Tree
-    table: Table
-    project: Project
-    configuration: Path | None = None
-    recipe: Recipe | None = None
-    machines: tuple[Machine, ...] = ()
-    images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # toolkit → PATH of the image that it is in
-
-
 class JobResult(Struct, frozen=True, kw_only=True):
     """What became of one wheel: the answer, and what tells why it failed.
 
@@ -202,23 +181,33 @@ class JobResult(Struct, frozen=True, kw_only=True):
 
 
 class BuildPlan(Struct, frozen=True, kw_only=True):
-    """What a build will do. `planned`: the architectures for each CUDA version.
+    """What a build will do, decided in steps: the source and its configuration, the architectures, the jobs.
 
-    `jobs`: the wheels, decided for this machine; none where the workers of a cluster decide. `failed`: those that have
-    no toolchain.
+    `configuration`: the file that `table` was read from. `recipe`: whose settings lie below it. `machines`: those that
+    it is for, on which finished wheels are judged; none where a list of architectures was asked for. `planned`: the
+    architectures for each CUDA version. `jobs`: the wheels, decided for this machine; none where the workers of a
+    cluster decide. `failed`: those that have no toolchain. `images`: of each toolkit in one, the PATH there.
     """
 
-    context: BuildContext
-    planned: tuple[plan_values.Job, ...]
-    jobs: tuple[DecidedJob, ...] = ()
-    failed: tuple[JobResult, ...] = ()
+    request: BuildRequest
+    store: Store
+    tree: Tree
+    table: Table
+    project: Project
+    configuration: Path | None = None
+    recipe: Recipe | None = None
+    machines: tuple[Machine, ...] = ()
+    planned: tuple[plan_values.Job, ...] = ()
     unserved: tuple[plan_values.NotServed, ...] = ()
     findings: tuple[Finding, ...] = ()
+    jobs: tuple[DecidedJob, ...] = ()
+    failed: tuple[JobResult, ...] = ()
+    images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class BuildResult(Struct, frozen=True, kw_only=True):
-    """A build's answer, and its jobs in the same order; `context`: what they shared."""
+    """What became of a plan: each of its jobs, in order, and the answer that is made of them."""
 
-    answer: Build
-    context: BuildContext
+    plan: BuildPlan
     jobs: tuple[JobResult, ...]
+    answer: Build

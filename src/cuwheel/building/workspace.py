@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from cuwheel.building import crossing, tables
-from cuwheel.building.values import BuildContext, Built
+from cuwheel.building.values import BuildPlan, Built
 from cuwheel.errors import UnreadableError
 from cuwheel.facts import spellings
 from cuwheel.machine.system import Share
@@ -81,8 +81,8 @@ _FIXED = {
 class VariableInputs(Struct, frozen=True, kw_only=True):
     """All that the variables of a job follow from."""
 
-    context: BuildContext
-    plan: PlanJob
+    plan: BuildPlan
+    planned: PlanJob
     toolchain: Toolchain
     share: Share
     folder: Path  # the job's
@@ -93,11 +93,11 @@ class VariableInputs(Struct, frozen=True, kw_only=True):
 
 def job_settings(inputs: VariableInputs) -> tuple[Setting, ...]:
     """The variables of a job by name, each once."""
-    merged = _base(inputs) | _architectures(inputs.plan, inputs.context.project.backend)
-    if inputs.context.project.build_dir:  # a fixed one: what failed in a temporary folder cannot be run again
+    merged = _base(inputs) | _architectures(inputs.planned, inputs.plan.project.backend)
+    if inputs.plan.project.build_dir:  # a fixed one: what failed in a temporary folder cannot be run again
         merged["SKBUILD_BUILD_DIR"] = str(inputs.folder / "work")
     values = placeholders(inputs)
-    for name, text in inputs.context.table.environment.items():
+    for name, text in inputs.plan.table.environment.items():
         value = tables.fill_placeholders(text, values)
         # A person adds to CMake's arguments; the last of two definitions wins there.
         merged[name] = f"{merged[name]} {value}" if name == "CMAKE_ARGS" and merged.get(name) else value
@@ -108,7 +108,7 @@ def _base(inputs: VariableInputs) -> dict[str, str]:
     folder, toolchain = inputs.folder, inputs.toolchain
     kept = {}
     for name, value in inputs.caller.items():
-        asked = matches_any(name, inputs.context.table.pass_through)
+        asked = matches_any(name, inputs.plan.table.pass_through)
         usual = matches_any(name, _PASSED)
         if asked or (usual and not matches_any(name, _NEVER)):
             kept[name] = value
@@ -117,7 +117,7 @@ def _base(inputs: VariableInputs) -> dict[str, str]:
         home = inputs.caller.get("HOME")
         places = {name: Path(home, place) for name, place in _AT_HOME.items()} if home else {}
         made = {name: str(place) for name, place in places.items() if place.exists()} | made
-    made.setdefault("SOURCE_DATE_EPOCH", str(inputs.context.tree.epoch))
+    made.setdefault("SOURCE_DATE_EPOCH", str(inputs.plan.tree.epoch))
     made |= {
         MARK: str(folder),
         **system_calls.home_variables(folder / "home", folder / "tmp"),
@@ -178,16 +178,16 @@ def _architectures(plan: PlanJob, backend: str) -> dict[str, str]:
 def placeholders(inputs: VariableInputs) -> dict[str, str | None]:
     toolchain = inputs.toolchain
     made: dict[str, str | None] = {
-        f"archs.{name}": getattr(inputs.plan.spellings, name).exact_or_near for name in spellings.NAMES
+        f"archs.{name}": getattr(inputs.planned.spellings, name).exact_or_near for name in spellings.NAMES
     }
     return made | {
-        "cuda": inputs.plan.cuda,
-        "cuda_digits": inputs.plan.cuda.replace(".", ""),
+        "cuda": inputs.planned.cuda,
+        "cuda_digits": inputs.planned.cuda.replace(".", ""),
         "toolkit": toolchain.root,
         "nvcc": toolchain_settings.nvcc_of(toolchain.toolkit),
         "host_compiler": toolchain.host_compiler.path if toolchain.host_compiler else None,
         "python": inputs.python,
-        "source": str(inputs.folder / "src" / inputs.context.table.subdirectory),
+        "source": str(inputs.folder / "src" / inputs.plan.table.subdirectory),
         "jobs": str(inputs.share.jobs),
     }
 

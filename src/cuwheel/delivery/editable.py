@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cuwheel.building import workspace
-from cuwheel.building.decide import decide_jobs, plan_build, read_context
+from cuwheel.building.decide import decide_jobs, plan_architectures, read_source
 from cuwheel.delivery import applying, environment_changes, source_builds
 from cuwheel.delivery.install_answer import EditablePlan, initial_answer
 from cuwheel.diagnosis import failures
@@ -33,7 +33,8 @@ from cuwheel.wheel import journal_file, metadata
 from cuwheel.wheel.metadata import distributions, normalised, site_packages
 
 if TYPE_CHECKING:
-    from cuwheel.building.request import BuildRequest, BuildSettings
+    from cuwheel.building.request import BuildRequest
+    from cuwheel.building.settings import BuildSettings
     from cuwheel.building.values import BuildPlan, DecidedJob
     from cuwheel.delivery.environment_changes import Place
     from cuwheel.delivery.install_answer import Install
@@ -67,11 +68,11 @@ def install_editable(request: BuildRequest, env: Path | None, caller: Mapping[st
         job = build.jobs[0]
         source = folder / job.subdirectory
         # What is compiled today is compiled again tomorrow, and CMake notes where its tools are.
-        tools = build.context.store.folder / "editable" / files.sha256_of(os.fsencode(source))[:16]
+        tools = build.store.folder / "editable" / files.sha256_of(os.fsencode(source))[:16]
         environ = _environ(job, place, caller, tools)
         plan = _plan(build, job, place, source, environ)
         start = initial_answer(
-            build.context.project.name,
+            build.project.name,
             place.prefix,
             machines=machines,
             editable=plan,
@@ -97,15 +98,15 @@ def _decided(
         raise UnavailableError(f"{place.interpreter} does not run", hint="python -m venv .venv, then --env .venv")
     settings: BuildSettings = {**request.settings, "naming": "local", "merge": False, "variants": False}
     asked = with_fields(request, python=(python,), settings=settings, shares=False, output=scratch / "unused")
-    context = read_context(asked)
+    plan = read_source(asked)
     if request.machines or not (machines := _with_gpu(fleet.machines_asked_for((), env=place.prefix))):
-        named = context.table.for_
+        named = plan.table.for_
         machines = fleet.machines_asked_for(named, env=place.prefix) if named else ()
     if not _with_gpu(machines):
         raise UsageError("this machine has no GPU that could be asked: name one", hint="--for h100")
     rows = scratch / "machines.toml"
     rows.write_text("".join(map(source_builds.fleet_row, machines)), encoding="utf-8")
-    plan = plan_build(replace(context, table=replace(context.table, for_=(str(rows),))))
+    plan = plan_architectures(replace(plan, table=replace(plan.table, for_=(str(rows),))))
     best = max(plan.planned, key=lambda each: versions.key(each.cuda))  # all of them serve; one can be installed
     plan = decide_jobs(replace(plan, planned=(best,)), [python], caller)
     if plan.jobs[0].toolchain.prefix:
@@ -136,7 +137,7 @@ def _plan(build: BuildPlan, job: DecidedJob, place: Place, source: Path, environ
     compiler, toolkit = job.toolchain.host_compiler, job.toolchain.toolkit
     lists = [each.name for each in job.settings if "ARCH" in each.name]
     shown = {name: environ[name] for name in (*_SHOWN, *lists) if name in environ}
-    requires = tuple(dict.fromkeys((*build.context.project.requires, *job.requires)))
+    requires = tuple(dict.fromkeys((*build.project.requires, *job.requires)))
     python = str(place.interpreter)
     first = [quoting.here([python, "-m", "pip", "install", *requires])] if requires else []
     install = [python, "-m", "pip", "install", *_options(job), "--editable", str(source)]

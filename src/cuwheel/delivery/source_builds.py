@@ -14,7 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.building import pipeline
-from cuwheel.building.request import BuildRequest, BuildSettings
+from cuwheel.building.decide import decide
+from cuwheel.building.request import BuildRequest
 from cuwheel.delivery.install_answer import PlannedBuild
 from cuwheel.diagnosis import failures
 from cuwheel.errors import UnavailableError, UsageError
@@ -26,7 +27,8 @@ from cuwheel.wheel import metadata, requirements
 from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
-    from cuwheel.building.values import BuildResult
+    from cuwheel.building.settings import BuildSettings
+    from cuwheel.building.values import BuildPlan
     from cuwheel.delivery.candidates import Candidate
     from cuwheel.machine.fleet import Machine
 
@@ -45,7 +47,7 @@ class _Work(Struct, frozen=True, kw_only=True):
 
     def request(self, output: Path | None = None) -> BuildRequest:
         """Without an `output`, a dry run. One plain wheel, whatever the project publishes."""
-        settings = BuildSettings(naming="none", merge=False, variants=False)
+        settings: BuildSettings = {"naming": "none", "merge": False, "variants": False}
         if self.cuda is not None:
             settings["cuda"] = self.cuda
         if self.torch:
@@ -70,7 +72,7 @@ def build_from_source(candidate: Candidate, machines: Sequence[Machine], python:
     """The wheel; one that an earlier run made of the same parts is taken again."""
     with _prepared_work(candidate, machines, python) as given:
         work, decided = _decided_build(given, machines)
-        output = files.cache_folder() / _BUILT / f"{normalised(decided.context.project.name)}-{candidate.version}"
+        output = files.cache_folder() / _BUILT / f"{normalised(decided.project.name)}-{candidate.version}"
         job = pipeline.build(work.request(output), dict(os.environ)).jobs[0]
         if job.answer.wheel is None:
             found = failures.failure(job)
@@ -112,46 +114,45 @@ def fleet_row(machine: Machine) -> str:
     return f"[[machine]]\n{''.join(lines)}"
 
 
-def _decided_build(work: _Work, machines: Sequence[Machine]) -> tuple[_Work, BuildResult]:
+def _decided_build(work: _Work, machines: Sequence[Machine]) -> tuple[_Work, BuildPlan]:
     """Decides the build by the project's own CUDA versions, if one serves these machines; else by whichever does."""
     try:
-        made = pipeline.build(work.request(), dict(os.environ))
+        made = decide(work.request(), dict(os.environ))
     except UsageError:
         work = replace(work, cuda=())
-        made = pipeline.build(work.request(), dict(os.environ))
-    serving = [each.answer.cuda for each in made.jobs if not each.problem]
-    if not serving and made.jobs and made.jobs[0].problem:
-        raise UnavailableError(made.jobs[0].problem.what, hint=made.jobs[0].problem.hint)
+        made = decide(work.request(), dict(os.environ))
+    serving = [job.cuda for job in made.jobs]
+    if not serving and made.failed and made.failed[0].problem:
+        raise UnavailableError(made.failed[0].problem.what, hint=made.failed[0].problem.hint)
     work = replace(work, cuda=(max(serving, key=versions.key),), torch=_torch_for_build(made, machines))
-    made = pipeline.build(work.request(), dict(os.environ))
-    if made.answer.unserved:
-        reasons = "; ".join(why for each in made.answer.unserved for why in each.why)
+    made = decide(work.request(), dict(os.environ))
+    if made.unserved:
+        reasons = "; ".join(why for each in made.unserved for why in each.why)
         raise UnavailableError(f"no single CUDA version serves all of these GPUs: {reasons}")
     return work, made
 
 
-def _torch_for_build(decided: BuildResult, machines: Sequence[Machine]) -> str | None:
-    wanted = (*decided.context.table.requires, *decided.context.project.requires)
+def _torch_for_build(decided: BuildPlan, machines: Sequence[Machine]) -> str | None:
+    wanted = (*decided.table.requires, *decided.project.requires)
     names = {normalised(each.name) for each in map(requirements.parse, wanted) if each}
-    if decided.context.project.backend != "torch" and "torch" not in names:
+    if decided.project.backend != "torch" and "torch" not in names:
         return None
     return next((each.torch.partition("+")[0] for each in machines if each.torch), None)
 
 
-def _foreseen_build(candidate: Candidate, work: _Work, decided: BuildResult) -> PlannedBuild:
-    job, project = decided.jobs[0], decided.context.project
-    toolchain = job.job.toolchain if job.job else None
-    compiler = toolchain.host_compiler if toolchain else None
-    packed = metadata.from_texts(files.head(decided.context.tree.folder / "PKG-INFO"), "")
+def _foreseen_build(candidate: Candidate, work: _Work, decided: BuildPlan) -> PlannedBuild:
+    job, project = decided.jobs[0], decided.project
+    compiler, toolkit = job.toolchain.host_compiler, job.toolchain.toolkit
+    packed = metadata.from_texts(files.head(decided.tree.folder / "PKG-INFO"), "")
     return PlannedBuild(
         name=normalised(project.name),
         version=str(candidate.version),
         source=candidate.file,
-        cuda=job.answer.cuda,
-        archs=tuple(map(str, (*job.answer.archs, *job.answer.ptx))),
-        python=job.answer.python,
+        cuda=job.cuda,
+        archs=tuple(map(str, (*job.plan.archs, *job.plan.ptx))),
+        python=job.python,
         backend=project.backend,
-        toolkit=f"{toolchain.toolkit.release} ({toolchain.toolkit.provider})" if toolchain else "",
+        toolkit=f"{toolkit.release} ({toolkit.provider})",
         compiler=f"{compiler.kind} {compiler.version}" if compiler else "",
         torch=work.torch,
         requires=packed.requires,

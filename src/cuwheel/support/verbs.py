@@ -218,7 +218,8 @@ VERBS = {row.name: row for row in _ROWS}
 # What people name beside the verbs, their requests and their answers: module → names.
 OTHER_NAMES = {
     "cuwheel.building.recording.shims": ("RecordOptions",),
-    "cuwheel.building.request": ("BuildSettings", "Fit"),
+    "cuwheel.building.request": ("Fit",),
+    "cuwheel.building.settings": ("BuildSettings",),
     "cuwheel.clusters.service": ("WorkerOptions",),
     "cuwheel.delivery.request": ("Fallback", "LockFormat"),
     "cuwheel.device_code.libraries": ("Library",),

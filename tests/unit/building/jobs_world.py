@@ -8,7 +8,7 @@ from cuwheel import api
 from cuwheel.building import jobs, workspace
 from cuwheel.building.request import BuildRequest
 from cuwheel.building.tables import Table
-from cuwheel.building.values import BuildContext, Project, Tree
+from cuwheel.building.values import BuildPlan, Project, Tree
 from cuwheel.machine.system import Share
 from cuwheel.network.venvs import Python
 from cuwheel.toolchains.store import Store
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PYTHON = Python(path="/usr/bin/python3.11", version="3.11.2", found_via="a test")
 
 
-def plan(*machines: str) -> PlanJob:
+def planned(*machines: str) -> PlanJob:
     (job,) = api.plan(*(machines or ("h100", "l40")), cuda=["13.0"]).jobs
     return job
 
@@ -56,8 +56,8 @@ def given(
     **changes: Any,
 ) -> workspace.VariableInputs:
     values: dict[str, Any] = {
-        "context": context(folder, table, backend=backend),
-        "plan": plan(),
+        "plan": build_plan(folder, table, backend=backend),
+        "planned": planned(),
         "toolchain": toolchain(),
         "share": Share(jobs=2, threads=1, why="a test"),
         "folder": folder,
@@ -67,9 +67,9 @@ def given(
     return workspace.VariableInputs(**(values | changes))
 
 
-def context(folder: Path, table: Table | None = None, **changes: Any) -> BuildContext:
+def build_plan(folder: Path, table: Table | None = None, **changes: Any) -> BuildPlan:
     project = {"name": "demo", "backend": "scikit-build-core", **changes}
-    return BuildContext(
+    return BuildPlan(
         request=BuildRequest(folder, jobs=2),
         table=table or Table(),
         tree=Tree(asked=".", folder=folder, files=(), sha256="2" * 64, epoch=1000000000),
@@ -80,8 +80,8 @@ def context(folder: Path, table: Table | None = None, **changes: Any) -> BuildCo
 
 def job(folder: Path, table: Table | None = None, *, made_by: Toolchain | None = None, **changes: Any) -> DecidedJob:
     inside = bool(made_by and made_by.prefix)
-    planned = changes.pop("plan", None) or plan()
+    listed = changes.pop("plan", None) or planned()
     caller = changes.pop("caller", {})
     return jobs.make_job(
-        context(folder, table, **changes), planned, made_by or toolchain(), "3.11", None if inside else PYTHON, caller
+        build_plan(folder, table, **changes), listed, made_by or toolchain(), "3.11", None if inside else PYTHON, caller
     )

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from cuwheel.building import act, jobs, pipeline, sources
 from cuwheel.building.answer import Wheel
-from cuwheel.building.decide import decide_jobs, plan_build, read_context
+from cuwheel.building.decide import decide_jobs, plan_architectures, read_source
 from cuwheel.building.jobs import job_answer
 from cuwheel.building.request import BuildRequest
 from cuwheel.building.values import JobResult
@@ -24,7 +24,7 @@ from tests.unit.building import jobs_world as world
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.building.values import BuildContext, BuildPlan, DecidedJob
+    from cuwheel.building.values import BuildPlan, DecidedJob
     from cuwheel.toolchains.request import ToolchainRequest
     from cuwheel.toolchains.toolchain import Toolchain
 
@@ -48,7 +48,7 @@ def _provide(wish: ToolchainRequest) -> Toolchain:
     return replace(made, toolkit=replace(made.toolkit, cuda=wish.version))
 
 
-def context(folder: Path, said: dict[str, Any] | None = None, **options: Any) -> BuildContext:
+def source_of(folder: Path, said: dict[str, Any] | None = None, **options: Any) -> BuildPlan:
     place = folder / "source"
     if not place.exists():
         place.mkdir()
@@ -56,17 +56,17 @@ def context(folder: Path, said: dict[str, Any] | None = None, **options: Any) ->
         (place / "kernel.cu").touch()
     settings: Any = {"for_": ("h100",), "cuda": ("13.0",), **(said or {})}
     values: dict[str, Any] = {"output": folder / "dist", "cache": folder / "cache", **options}
-    return read_context(BuildRequest(place, settings=settings, **values))
+    return read_source(BuildRequest(place, settings=settings, **values))
 
 
-def decided(made: BuildContext) -> BuildPlan:
-    return decide_jobs(plan_build(made), jobs.pythons(made.table, made.project), {})
+def decided(made: BuildPlan) -> BuildPlan:
+    return decide_jobs(plan_architectures(made), jobs.pythons(made.table, made.project), {})
 
 
-def executed(made: BuildContext, monkeypatch: pytest.MonkeyPatch, tag: str) -> tuple[list[str], tuple[JobResult, ...]]:
+def executed(made: BuildPlan, monkeypatch: pytest.MonkeyPatch, tag: str) -> tuple[list[str], tuple[JobResult, ...]]:
     begun: list[str] = []
 
-    def one(_: BuildContext, job: DecidedJob, _placed: object) -> JobResult:
+    def one(_: BuildPlan, job: DecidedJob, _placed: object) -> JobResult:
         begun.append(job.id)
         path = f"/dist/x-1-{tag.format(job.id.rpartition('-')[2])}-linux_x86_64.whl"
         wheel = Wheel(path=path, size=1, sha256="0", name="x", version="1", tags=())
@@ -87,7 +87,7 @@ def executed(made: BuildContext, monkeypatch: pytest.MonkeyPatch, tag: str) -> t
 def test_a_wheel_that_serves_all_pythons_is_built_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tag: str, begun: list[str]
 ) -> None:
-    made = context(tmp_path, {"cuda": ("13.0", "13.4"), "python": ("3.12", "3.10"), "naming": "local"})
+    made = source_of(tmp_path, {"cuda": ("13.0", "13.4"), "python": ("3.12", "3.10"), "naming": "local"})
     ids, answered = executed(made, monkeypatch, tag)
     assert ids == begun
     assert [job.answer.id for job in answered] == ["cu130-cp310", "cu130-cp312", "cu134-cp310", "cu134-cp312"]
@@ -97,7 +97,7 @@ def test_a_wheel_that_serves_all_pythons_is_built_once(
 
 
 def test_a_toolchain_that_cannot_be_had_fails_its_jobs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = context(tmp_path, {"cuda": ("12.8", "13.0"), "naming": "local"})
+    made = source_of(tmp_path, {"cuda": ("12.8", "13.0"), "naming": "local"})
     begun, answered = executed(made, monkeypatch, "py3-none")
     assert begun == ["cu130-cp311"]
     assert [(job.answer.cuda, job.answer.outcome) for job in answered] == [("13.0", "built"), ("12.8", "failed")]
@@ -117,23 +117,23 @@ def test_a_dry_run_needs_no_interpreter(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("cuwheel.network.venvs.find_python", _without_310)
     monkeypatch.setattr(provide, "foresee", _provide)
     pythons: dict[str, Any] = {"python": ("3.10", "3.12")}
-    first, second = decided(context(tmp_path, pythons, dry_run=True)).jobs
+    first, second = decided(source_of(tmp_path, pythons, dry_run=True)).jobs
     assert [each.id for each in (first, second)] == ["cu130-cp310", "cu130-cp312"]
     (note,) = [each for each in first.notes if each.rule == "python-not-here"]
     assert note.fix == "uv python install 3.10"
     assert "python-not-here" not in [each.rule for each in second.notes]
     with pytest.raises(UnavailableError, match=r"Python 3\.10 was not found"):
-        decided(context(tmp_path, pythons))
+        decided(source_of(tmp_path, pythons))
 
 
 @pytest.mark.parametrize("said", [True, False])
 def test_a_job_is_compiled_by_shares_where_somebody_says_so(tmp_path: Path, *, said: bool) -> None:
-    assert decided(context(tmp_path, {"for_": ("h100", "l40")}, shares=said)).jobs[0].by_shares is said
+    assert decided(source_of(tmp_path, {"for_": ("h100", "l40")}, shares=said)).jobs[0].by_shares is said
 
 
 def test_no_toolchain_at_all_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError):
-        decided(context(tmp_path, {"cuda": ("12.8",)}))
+        decided(source_of(tmp_path, {"cuda": ("12.8",)}))
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_no_toolchain_at_all_is_an_error(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_is_said_before_anything_is_done(tmp_path: Path, said: dict[str, Any], words: str) -> None:
     with pytest.raises(CuwheelError, match=words):
-        decided(context(tmp_path, said))
+        decided(source_of(tmp_path, said))
     assert not (tmp_path / "cache").exists()
 
 
@@ -157,14 +157,16 @@ def test_what_cannot_be_is_said_before_anything_is_done(tmp_path: Path, said: di
 def test_several_cuda_versions_get_local_versions_by_themselves(
     tmp_path: Path, cuda: tuple[str, ...], naming: str, *, noted: bool
 ) -> None:
-    made = plan_build(context(tmp_path, {"cuda": cuda}))
-    assert made.context.table.naming == naming
+    made = plan_architectures(source_of(tmp_path, {"cuda": cuda}))
+    assert made.table.naming == naming
     told = [each.message for each in made.findings if each.rule == "naming-chosen"]
     assert [each.endswith("+cu130") for each in told] == ([True] if noted else [])
 
 
 def test_a_project_that_labels_its_own_wheels_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = context(tmp_path, {"cuda": ("13.0", "13.4"), "environment": {"LABEL": "cu{cuda_digits}"}, "naming": "none"})
+    made = source_of(
+        tmp_path, {"cuda": ("13.0", "13.4"), "environment": {"LABEL": "cu{cuda_digits}"}, "naming": "none"}
+    )
     assert len(executed(made, monkeypatch, "py3-none")[1]) == 2
 
 
@@ -174,14 +176,14 @@ def test_a_known_package_is_built_by_its_recipe(tmp_path: Path, caplog: pytest.L
     (place / "pyproject.toml").write_text('[project]\nname = "BitsAndBytes"\nversion = "0.50.2"\n')
     (place / "kernel.cu").touch()
     caplog.set_level("INFO", logger="cuwheel")
-    made = context(tmp_path)
+    made = source_of(tmp_path)
     assert made.recipe
     assert made.table.python_tag == "py3-none"
     assert "-DCOMPUTE_BACKEND=cuda" in made.table.environment["CMAKE_ARGS"]
     assert "using the recipe for bitsandbytes: " in caplog.text
     (place / "cuwheel.toml").write_text('python-tag = "cp310-abi3"\n')
-    assert context(tmp_path).table.python_tag == "cp310-abi3"
-    without = context(tmp_path, {"recipe": False})
+    assert source_of(tmp_path).table.python_tag == "cp310-abi3"
+    without = source_of(tmp_path, {"recipe": False})
     assert without.recipe is None
     assert "CMAKE_ARGS" not in without.table.environment
 
@@ -190,24 +192,24 @@ def test_a_source_without_cuda_is_said_so(tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "setup.py").write_text("setup(name='x')")
     with pytest.raises(MalformedError, match="no CUDA code"):
-        context(tmp_path)
+        source_of(tmp_path)
 
 
 @pytest.mark.parametrize(("torch", "spelled"), [("torch", "12.0"), ("torch==2.7.1", "12.0"), ("torch<2.7", None)])
 def test_the_architectures_are_spelled_for_the_torch_that_is_required(
     torch: str, spelled: str | None, tmp_path: Path
 ) -> None:
-    found = context(tmp_path, {"for_": ("rtx 5090",), "cuda": ("12.8",), "requires": (torch,)})
-    (made,) = plan_build(found).planned
+    found = source_of(tmp_path, {"for_": ("rtx 5090",), "cuda": ("12.8",), "requires": (torch,)})
+    (made,) = plan_architectures(found).planned
     assert made.flags.torch == spelled
 
 
 def test_a_fleet_file_is_looked_for_beside_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = context(tmp_path)
+    made = source_of(tmp_path)
     place = tmp_path / "source"
     (place / "fleet.toml").write_text('[[machine]]\nname = "rack"\ngpu = "l40"\n')
     (place / "cuwheel.toml").write_text('for = "fleet.toml"\ncuda = "13.0"\n')
-    made = context(tmp_path, {"for_": ("fleet.toml",)})
+    made = source_of(tmp_path, {"for_": ("fleet.toml",)})
     _, answered = executed(made, monkeypatch, "py3-none")
     assert answered[0].answer.archs == ("sm_89",)
 
@@ -218,25 +220,25 @@ def test_a_project_in_a_folder_of_the_source(tmp_path: Path, monkeypatch: pytest
     (place / "setup.py").write_text("setup(name='inner')")
     (tmp_path / "source" / "kernel.cu").touch()
     with pytest.raises(MalformedError, match="not a Python project"):
-        context(tmp_path)
-    made = context(tmp_path, {"subdirectory": "python"})
+        source_of(tmp_path)
+    made = source_of(tmp_path, {"subdirectory": "python"})
     _, answered = executed(made, monkeypatch, "py3-none")
     assert made.project.name == "inner"
     job = answered[0].job
     assert job
     assert job.source == job.copy / "python"
     with pytest.raises(UsageError, match="outside the source"):
-        context(tmp_path, {"subdirectory": "../x"})
+        source_of(tmp_path, {"subdirectory": "../x"})
 
 
 def test_an_output_that_cannot_be_written_is_told_before_anything_is_done(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UnreadableError, match="is not a folder"):
-        pipeline.build(context(tmp_path, output=tmp_path / "file" / "dist").request, {})
+        pipeline.build(source_of(tmp_path, output=tmp_path / "file" / "dist").request, {})
 
 
 def test_an_output_that_cannot_be_made_is_told_before_anything_is_built(tmp_path: Path) -> None:
-    made = decided(context(tmp_path, output=tmp_path / "file" / "dist"))
+    made = decided(source_of(tmp_path, output=tmp_path / "file" / "dist"))
     (tmp_path / "file").touch()
     with pytest.raises(UnreadableError) as told:
         act.execute(made)
@@ -256,7 +258,7 @@ def test_a_python_that_is_not_there_is_told_before_a_toolkit_is_downloaded(
     monkeypatch.setattr("cuwheel.network.venvs.find_python", missing)
     monkeypatch.setattr(provide, "provide", lambda wish: asked.append(wish.version))
     with pytest.raises(UnavailableError, match=r"3\.10 was not found; Python 3\.12 was not found"):
-        decided(context(tmp_path, {"python": ("3.10", "3.12")}))
+        decided(source_of(tmp_path, {"python": ("3.10", "3.12")}))
     assert asked == []
 
 
@@ -266,33 +268,35 @@ def test_machines_with_another_processor_are_not_served(tmp_path: Path, monkeypa
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     for name in ("orin", "8.7", "gh200"):
         with pytest.raises(UsageError, match="processor is aarch64") as caught:
-            plan_build(context(tmp_path, {"for_": (name,)}))
+            plan_architectures(source_of(tmp_path, {"for_": (name,)}))
         assert caught.value.hint
-    made = plan_build(context(tmp_path, {"for_": ("h100", "orin")}))
+    made = plan_architectures(source_of(tmp_path, {"for_": ("h100", "orin")}))
     assert [str(each) for job in made.planned for each in job.archs] == ["sm_90"]
     assert [each.machine for each in made.unserved] == ["orin"]
-    every = plan_build(context(tmp_path, {"for_": ("all",)}))
+    every = plan_architectures(source_of(tmp_path, {"for_": ("all",)}))
     assert every.planned
     assert not every.unserved
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
-    assert plan_build(context(tmp_path, {"for_": ("orin",), "cuda": ("13.2",)})).planned
+    assert plan_architectures(source_of(tmp_path, {"for_": ("orin",), "cuda": ("13.2",)})).planned
 
 
 @systems.posix("builds nothing for other processors: nvcc's parts for arm64 are Linux's")
 def test_another_processor_can_be_built_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     with pytest.raises(UsageError) as caught:
-        plan_build(context(tmp_path, {"for_": ("orin",)}))
+        plan_architectures(source_of(tmp_path, {"for_": ("orin",)}))
     assert "cuwheel build --cpu aarch64" in caught.value.hint
     fleet = tmp_path / "fleet.toml"
     fleet.write_text('[[machine]]\nname = "desk"\ngpu = "rtx 4090"\ncpu = "x86_64"\n')
-    made = plan_build(context(tmp_path, {"for_": ("orin", "gh200", str(fleet)), "cuda": ("13.2",), "cpu": "aarch64"}))
+    made = plan_architectures(
+        source_of(tmp_path, {"for_": ("orin", "gh200", str(fleet)), "cuda": ("13.2",), "cpu": "aarch64"})
+    )
     assert [each.machine for job in made.planned for each in job.coverage] == ["orin", "gh200"]
     assert [(each.machine, each.why) for each in made.unserved] == [
         ("desk", ("its processor is x86_64, and what is built here is for aarch64",))
     ]
     with pytest.raises(UsageError, match="of the kind torch is not built for aarch64 here: it links with torch"):
-        plan_build(context(tmp_path, {"for_": ("gh200",), "cpu": "aarch64", "backend": "torch"}))
+        plan_architectures(source_of(tmp_path, {"for_": ("gh200",), "cpu": "aarch64", "backend": "torch"}))
 
 
 @systems.posix("builds nothing for other processors: nvcc's parts for arm64 are Linux's")
@@ -301,17 +305,17 @@ def test_machines_that_another_job_of_ci_builds_for_are_left_to_it(
 ) -> None:
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     both = {"ci": {"cpus": ("x86_64", "aarch64")}, "cuda": ("13.2",)}
-    made = plan_build(context(tmp_path, {"for_": ("h100", "gh200"), **both}))
+    made = plan_architectures(source_of(tmp_path, {"for_": ("h100", "gh200"), **both}))
     assert [each.machine for job in made.planned for each in job.coverage] == ["h100"]
     assert not made.unserved
     with pytest.raises(UsageError, match="orin: its processor is aarch64"):
-        plan_build(context(tmp_path, {"for_": ("orin",), **both}))
-    assert plan_build(context(tmp_path, {"for_": ("all",)})).context.machines == ()
+        plan_architectures(source_of(tmp_path, {"for_": ("orin",), **both}))
+    assert plan_architectures(source_of(tmp_path, {"for_": ("all",)})).machines == ()
 
 
 def test_another_system_is_not_served_either(tmp_path: Path) -> None:
     fleet = tmp_path / "fleet.toml"
     other = "linux" if sys.platform == "win32" else "windows"
     fleet.write_text(f'[[machine]]\nname = "desk"\ngpu = "rtx 4090"\nos = "{other}"\n')
-    made = plan_build(context(tmp_path, {"for_": ("h100", str(fleet))}))
+    made = plan_architectures(source_of(tmp_path, {"for_": ("h100", str(fleet))}))
     assert [each.why[0].startswith(f"its system is {other}") for each in made.unserved] == [True]

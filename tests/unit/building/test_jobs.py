@@ -53,7 +53,7 @@ def test_a_container_cannot_be_forced(tmp_path: Path) -> None:
 def test_the_path_depends_on_the_job_alone(tmp_path: Path) -> None:
     here = world.job(tmp_path, Table(naming="local", timeout=5.0), caller={"MAX_JOBS": "7"})
     assert here.folder == world.job(tmp_path).folder
-    assert here.folder != world.job(tmp_path, plan=world.plan("h100")).folder
+    assert here.folder != world.job(tmp_path, plan=world.planned("h100")).folder
     assert here.folder != world.job(tmp_path, name="other").folder
 
 
@@ -67,7 +67,7 @@ def test_the_key_is_of_everything_that_goes_in(tmp_path: Path) -> None:
         world.job(tmp_path, Table(requires=("torch",))),
         world.job(tmp_path, Table(force_archs=True)),
         world.job(tmp_path, caller={"SOURCE_DATE_EPOCH": "5"}),
-        world.job(tmp_path, plan=world.plan("h100")),
+        world.job(tmp_path, plan=world.planned("h100")),
         world.job(tmp_path, made_by=replace(world.toolchain(), host_compiler=None)),
     ]
     assert len({base, *(each.key for each in changed)}) == len(changed) + 1

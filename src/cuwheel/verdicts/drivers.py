@@ -450,8 +450,9 @@ def rebuild_fix(library: Library, machine: Machine) -> str:
     able = _beside_torch(library, machine, working)
     if not able:
         made = choice.compiled_by(machine.capability)
-        other = f"its torch is built with CUDA {machine.torch_cuda}" if working else "no driver for it runs that"
-        reason = f"{made} compiles for it, and {other}" if made else "no known CUDA compiles for it"
+        reason = f"{made} compiles for it, and not the CUDA of its torch" if made else "no known CUDA compiles for it"
+        if made and not working:
+            reason = "no CUDA that compiles for it runs on its driver"
         return f"take a release that has code for this GPU: {reason}"
     name = choice.capability_in_toolkit(able[-1], machine.capability)
     named = choice.compiled_by(

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from cuwheel import api
@@ -14,6 +15,7 @@ from cuwheel.cli import main
 from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError, UnavailableError
 from cuwheel.machine.fleet import Machine
 from cuwheel.network import venvs
+from cuwheel.report.answer import SCHEMAS
 from cuwheel.support import codec
 from tests.integration.index_server import clean_environment
 from tests.integration.install_world import versions, wheel
@@ -98,12 +100,52 @@ def test_a_lock_a_folder_and_three_machines(index: Path, tmp_path: Path, capsys:
         assert api.install_undo(env).succeeded
 
 
-def test_a_machine_that_is_not_served_leaves_no_lock(index: Path, tmp_path: Path) -> None:
+def test_a_machine_that_is_not_served_keeps_no_other_from_its_lock(
+    index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["install", "subject>=2", "--lock", "fleet.toml", "--index", str(index), "--fallback", "none"]
+    assert main(words) == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert shown.startswith("subject>=2: locked for 1 kind of machine, nothing serves old")
+    assert [each.name for each in tmp_path.glob("pylock.*")] == ["pylock.rack-1.toml"]
     told = api.install("subject>=2", lock=tmp_path / "fleet.toml", indexes=[str(index)], fallback=["older"])
     assert not told.succeeded
-    assert told.lock is None
-    assert not list(tmp_path.glob("pylock.*"))
     assert [bool(part.packages[0].version) for part in told.parts] == [False, True]
+    env = tmp_path / "env"
+    venvs.make(env, venvs.find_python())
+    with pytest.raises(UnavailableError, match=r"its GPU is 9\.0, here it is 6\.1"):
+        api.install(locked=tmp_path, env=env, on=[OLD])
+
+
+def test_where_no_machine_is_served_nothing_is_written(index: Path, tmp_path: Path) -> None:
+    told = api.install("subject>=3", lock=tmp_path / "fleet.toml", indexes=[str(index)], fallback=["older"])
+    assert (told.succeeded, told.lock, list(tmp_path.glob("pylock.*"))) == (False, None, [])
+
+
+def test_find_answers_for_each_machine_of_a_fleet(
+    index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No one file serves all: each kind has its own, and the command that is told locks them."""
+    words = ["find", "subject", "--on", "fleet.toml", "--index", str(index)]
+    assert main([*words, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    jsonschema.validate(told, json.loads((SCHEMAS / "find-1.json").read_text()))
+    assert [(each["machines"], each["chosen"]["version"]) for each in told["rows"]] == [
+        (["old"], "1.0"), (["rack 1", "rack 2"], "2.0"),
+    ]  # fmt: skip
+    assert not any(each["chosen"] for each in told["candidates"]), "no one file is for all"
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("subject in several releases runs on all 3 machines")
+    assert main(told["lock"][1:]) == 0
+    assert {each.name for each in tmp_path.glob("pylock.*")} == {"pylock.old.toml", "pylock.rack-1.toml"}
+    with (tmp_path / "fleet.toml").open("a") as file:
+        file.write(f'[[machine]]\nname = "older"\ngpu = "tesla k80"\npython = "{PYTHON}"\n')
+    assert main(words) == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "subject in several releases runs on 3 of 4 machines, nothing on older" in shown
+    assert main([*words[:3], "h100,a100", *words[4:], "--set", f"python={PYTHON}"]) == 0
+    assert "one lock for each kind of machine: cuwheel install subject --lock fleet.toml" in capsys.readouterr().out
 
 
 def test_another_content_or_another_machine(index: Path, tmp_path: Path) -> None:

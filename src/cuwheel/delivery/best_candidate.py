@@ -175,6 +175,10 @@ class Search(Struct, frozen=True, kw_only=True):
     def machines(self) -> tuple[Machine, ...]:
         return self.probed()
 
+    def on_machines(self, machines: tuple[Machine, ...]) -> Search:
+        """The same for these alone. What was read of a wheel for others need not be all that matters here."""
+        return replace(self, probed=lambda: machines, read={})
+
     def with_torch(self, version: str, cuda: str | None) -> Search:
         """The same machines with another torch; None for `cuda` leaves what is known of it."""
         refine = Refinement(torch=version, torch_cuda=cuda)

@@ -21,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 
-from cuwheel.delivery import best_candidate, candidates, judging
+from cuwheel.delivery import best_candidate, candidates, fleet_find, judging
 from cuwheel.delivery.best_candidate import Choice
 from cuwheel.delivery.candidates import Candidate, IndexFile
 from cuwheel.delivery.install_answer import Passed, Way, initial_answer
@@ -308,23 +308,41 @@ def with_required_torch(
 
 
 def find_together(request: FindRequest) -> Find:
-    """What `find` puts first; where that brings a torch along which does not run, what `install` takes in its place."""
+    """What `find` puts first: of several machines for each kind of them, since no one file need serve all."""
     with best_candidate.search_for(request, request.env) as search:
-        wanted = request.requirement
-        found = best_candidate.find(search, wanted)
-        if not found.rulings and found.stopped is None:
-            raise candidates.no_such_release(wanted, search.places, search.session)
-        start = replace(found, name=normalised(found.name), wanted=request.wanted, requirement=wanted)
-        required = list(_torch_of(start))
-        answer = found.answer
-        if required and found.stopped != "interrupted" and not any(each.torch for each in found.machines):
-            try:
-                answer = replace(_with_its_torch(search, start, required), downloaded=search.budget.used)
-            except UnknownNameError:
-                pass  # these indexes have no torch: it comes from elsewhere
-            except KeyboardInterrupt:
-                answer = replace(_torch_not_judged(found), stopped="interrupted", downloaded=search.budget.used)
-        return replace(answer, name=found.name, extras=tuple(sorted(wanted.extras)))
+        if len(search.machines) == 1 or not request.on:
+            return _find_one(search, request.requirement)
+        kinds = fleet_find.kinds_of_machine(request)
+        if len(kinds) == 1:
+            return _find_one(search, request.requirement)
+        answers: list[tuple[list[str], Find]] = []
+        for machines, names in kinds.items():
+            answers.append((names, _find_one(search.on_machines(machines), request.requirement)))
+            if answers[-1][1].stopped == "interrupted":
+                break
+        return fleet_find.combined(request, answers)
+
+
+def _find_one(search: Search, wanted: Requirement) -> Find:
+    """For machines that one file has to serve. Where it brings a torch along which does not run, what `install` takes
+    in its place.
+    """
+    before = search.budget.used
+    found = best_candidate.find(search, wanted)
+    if not found.rulings and found.stopped is None:
+        raise candidates.no_such_release(wanted, search.places, search.session)
+    start = replace(found, name=normalised(found.name), wanted=search.request.wanted, requirement=wanted)
+    required = list(_torch_of(start))
+    answer = found.answer
+    if required and found.stopped != "interrupted" and not any(each.torch for each in found.machines):
+        try:
+            answer = replace(_with_its_torch(search, start, required), downloaded=search.budget.used - before)
+        except UnknownNameError:
+            pass  # these indexes have no torch: it comes from elsewhere
+        except KeyboardInterrupt:
+            used = search.budget.used - before
+            answer = replace(_torch_not_judged(found), stopped="interrupted", downloaded=used)
+    return replace(answer, name=found.name, extras=tuple(sorted(wanted.extras)))
 
 
 def _with_its_torch(search: Search, start: Choice, required: Sequence[SpecifierSet]) -> Find:

@@ -105,6 +105,16 @@ class FoundFile(Struct, frozen=True, kw_only=True):
         return self.outcome == "unknown" and self.reasons[:1] == (GPU_NOT_KNOWN,)
 
 
+class Served(Struct, frozen=True, kw_only=True):
+    """What one kind of machine gets: `chosen`, or null and `why` nothing. `machines`: their names, all alike, or the
+    GPUs of one computer.
+    """
+
+    machines: tuple[str, ...]
+    chosen: FoundFile | None
+    why: str = ""
+
+
 class Find(Answer, frozen=True, kw_only=True):
     """Candidates, the best first. `downloaded`: bytes of wheels that had to be read.
 
@@ -112,6 +122,8 @@ class Find(Answer, frozen=True, kw_only=True):
     it ended before it knew the best: the budget was spent, the server was too slow, or somebody pressed Ctrl-C.
     `previews`: pre-releases that were passed over and are newer than what is chosen; `--pre` takes them, too.
     `elsewhere`: for a Jetson that none is known to serve, where its wheels come from. `extras`: that were asked for.
+    `rows`: of several machines what each gets; then `candidates` says what all of them together make of a file, and
+    chosen is one that every machine gets. `lock`: the command that locks for them, as words.
     """
 
     schema: Literal["cuwheel.find/1"] = "cuwheel.find/1"
@@ -125,10 +137,14 @@ class Find(Answer, frozen=True, kw_only=True):
     previews: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
     extras: tuple[str, ...] = ()
+    rows: tuple[Served, ...] = ()
+    lock: tuple[str, ...] = ()
 
     @property
     def succeeded(self) -> bool:
-        """False where there is none to take."""
+        """False where there is none to take, or a machine has none."""
+        if self.rows:
+            return all(each.chosen for each in self.rows)
         return any(each.chosen for each in self.candidates)
 
     @property
@@ -136,5 +152,6 @@ class Find(Answer, frozen=True, kw_only=True):
         """What is known is shown, and whoever called hears of the Ctrl-C all the same; not known is not yes."""
         if self.stopped == "interrupted":
             return EXIT_INTERRUPTED
-        undecided = any(each.chosen and each.needs_a_gpu_to_tell for each in self.candidates)
+        taken = (*self.candidates, *(each.chosen for each in self.rows if each.chosen))
+        undecided = self.succeeded and any(each.chosen and each.needs_a_gpu_to_tell for each in taken)
         return EXIT_UNKNOWN if undecided else None

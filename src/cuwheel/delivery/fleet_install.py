@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def write_or_download(request: InstallRequest) -> Install:
     """A lock written, with its files where they are asked for; or those of one that is there, brought into a folder.
 
-    Nothing is written where a machine is not served, or in a dry run.
+    It is for the machines that are served; those that are not are in the answer, too. A dry run writes nothing.
     """
     if request.lock is None:
         path = request.locked or Path()
@@ -43,7 +43,7 @@ def write_or_download(request: InstallRequest) -> Install:
         request.wanted or request.lock.name, parts=tuple(part for part, _ in found), dry_run=request.dry_run
     )
     parts = tuple(each for _, each in found if each)
-    if len(parts) < len(found) or request.dry_run:
+    if not parts or request.dry_run:
         return answer
     lock = InstallLock(wanted=(request.wanted or str(request.requirements),), parts=parts)
     folder = request.output or Path()

@@ -376,6 +376,18 @@ def machines_asked_for(
     return machines_here(seen, refine)
 
 
+def hosts_asked_for(
+    on: Machines, refine: Refinement | None = None, *, env: Path | None = None
+) -> tuple[tuple[Machine, ...], ...]:
+    """What `--on` names, by the computer that it is in: of one whose profile was read all GPUs belong together."""
+    hosts: list[tuple[Machine, ...]] = []
+    for word in machine_words(on):
+        found = machines_asked_for([word], refine, env=env)
+        named = isinstance(word, str) and (word.lower() == THIS or word.endswith(".json") or _holds_json(word))
+        hosts += [found] if named or _is_profile(word) else [(each,) for each in found]
+    return tuple(dict.fromkeys(hosts)) or (machines_asked_for(on, refine, env=env),)
+
+
 def machines_named(on: Machines, refine: Refinement | None = None, *, env: Path | None = None) -> tuple[Machine, ...]:
     """What `--on` names, in order: GPUs, capabilities, `this`, profiles, fleet files. All unknown names at once.
 

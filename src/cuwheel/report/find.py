@@ -26,9 +26,13 @@ _REASONS = 2
 _CONDITIONS = 6  # in full; further ones are counted and named in short
 _SHORT = 32
 _PREVIEWS = 3
+_NAMED = 3  # machines
 
 
 def document(answer: Find, *, verbose: bool) -> Document:
+    title = f"cuwheel find {answer.name}"
+    if answer.rows:
+        return Document(title, (*_of_fleet(answer, verbose=verbose), *_beside(answer)))
     where = ", ".join(_machine(each) for each in answer.machines)
     chosen = next((each for each in answer.candidates if each.chosen), None)
     if chosen is None:
@@ -76,15 +80,49 @@ def document(answer: Find, *, verbose: bool) -> Document:
     if rest := len(others) - len(releases):
         what = "one more file" if rest == 1 else f"{rest:,} more files"
         blocks.append(Paragraph(f"  and {what} of these releases, which serve this machine no better (--verbose)"))
+    return Document(title, (*blocks, *_beside(answer)))
+
+
+def _beside(answer: Find) -> Iterator[Block]:
+    """What was passed over, where else wheels come from, and what it took."""
     if answer.previews:
         what = a_few(answer.previews, _PREVIEWS)
-        blocks.append(Paragraph(f"  passed over, since they are pre-releases: {what} (--pre takes them, too)"))
+        yield Paragraph(f"  passed over, since they are pre-releases: {what} (--pre takes them, too)")
     if answer.elsewhere:
         ways = (tuple(each.split(": ", 1)) for each in answer.elsewhere)
-        blocks += [Heading("Where wheels for a Jetson come from"), table((short("source"), "how"), ways)]
+        yield from (Heading("Where wheels for a Jetson come from"), table((short("source"), "how"), ways))
     if answer.downloaded:
-        blocks.append(Paragraph(f"  {size(answer.downloaded)} of wheels were downloaded for this; none is kept"))
-    return Document(f"cuwheel find {answer.name}", tuple(blocks))
+        yield Paragraph(f"  {size(answer.downloaded)} of wheels were downloaded for this; none is kept")
+
+
+def _of_fleet(answer: Find, *, verbose: bool) -> Iterator[Block]:
+    """A line for each kind of machine, and the command that locks for all of them."""
+    nobody = [name for each in answer.rows if each.chosen is None for name in each.machines]
+    versions = {each.chosen.version for each in answer.rows if each.chosen}
+    count = sum(len(each.machines) for each in answer.rows)
+    if not versions:
+        runs = "is known to run on any" if answer.stopped else "runs on any"
+        yield Heading(f"No release of {answer.name} {runs} of {counted(count, 'machine')}")
+    else:
+        release = next(iter(versions)) if len(versions) == 1 else "in several releases"
+        some = f"{count - len(nobody)} of {counted(count, 'machine')}, nothing on {a_few(nobody, _NAMED)}"
+        where = some if nobody else f"all {counted(count, 'machine')}"
+        yield Heading(f"{answer.name} {release} runs on {where}")
+    yield from _so_far(answer, None)
+    rows = []
+    for each in answer.rows:
+        names = ", ".join(each.machines) if verbose else a_few(each.machines, _NAMED)
+        if each.chosen is None:
+            rows.append((names, "nothing", "", each.why))
+            continue
+        told = [f"needs {one}" for one in _needs(each.chosen, verbose=verbose)] or list(each.chosen.reasons[:_REASONS])
+        rows.append((names, each.chosen.version, _outcome(each.chosen), "\n".join(told)))
+    yield table(("machine", short("release"), short("outcome"), "with"), rows)
+    if answer.lock:
+        yield Verbatim((f"  one lock for each kind of machine: {quoting.here(answer.lock)}",))
+    if verbose:
+        yield Heading("All files")
+        yield table((short("release"), short("outcome"), "why"), map(_row, answer.candidates))
 
 
 def _so_far(answer: Find, chosen: FoundFile | None) -> Iterator[Block]:
@@ -109,9 +147,7 @@ def _machine(machine: Machine) -> str:
 def _chosen(chosen: FoundFile, command: str, *, verbose: bool) -> Iterator[Block]:
     yield Verbatim((f"  {command}",))
     by = ": ".join(filter(None, (chosen.outcome, "; ".join(chosen.reasons[:_REASONS]))))
-    needs = [each.partition(" (tag ")[0] for each in chosen.conditions]
-    if rest := [] if verbose else needs[_CONDITIONS:]:
-        needs = [*needs[:_CONDITIONS], f"and {len(rest)} more: {', '.join(map(_start, rest))}"]
+    needs = _needs(chosen, verbose=verbose)
     rows = [] if chosen.needs_a_gpu_to_tell else [Row("by", by)]
     rows += [Row("needs", printable.Lines(needs))] if needs else []
     rows += [Row("hint", f"better with {chosen.advice}")] if chosen.advice else []
@@ -120,6 +156,13 @@ def _chosen(chosen: FoundFile, command: str, *, verbose: bool) -> Iterator[Block
     if rows:
         yield Facts(tuple(Row(row.name.ljust(len("needs")), row.value) for row in rows))
     yield Verbatim((f"  file   {chosen.file}", *([f"  from   {chosen.url}"] if verbose else [])))
+
+
+def _needs(chosen: FoundFile, *, verbose: bool) -> list[str]:
+    """Every condition: those that do not fit are counted, and named in short."""
+    needs = [each.partition(" (tag ")[0] for each in chosen.conditions]
+    rest = [] if verbose else needs[_CONDITIONS:]
+    return [*needs[:_CONDITIONS], f"and {len(rest)} more: {', '.join(map(_start, rest))}"] if rest else needs
 
 
 def _start(condition: str) -> str:

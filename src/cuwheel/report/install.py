@@ -138,17 +138,14 @@ def _fleet_headline(answer: Install) -> str:
     files = f"{counted(len(answer.downloaded), 'file')} in the folder" if answer.downloaded else ""
     if not answer.parts:
         return f"{answer.name}: {files}"
-    unserved = [
-        name
-        for part in answer.parts
-        for name in part.machines
-        if part.problem or not all(each.version for each in part.packages)
-    ]
-    if unserved:
-        return f"{answer.name}: no lock was written, nothing serves {a_few(unserved, _NAMED)}"
-    kinds = counted(len(answer.parts), "kind")
+    unserved = [part for part in answer.parts if part.problem or not all(each.version for each in part.packages)]
+    nobody = a_few([name for part in unserved for name in part.machines], _NAMED)
+    if len(unserved) == len(answer.parts):
+        return f"{answer.name}: no lock was written, nothing serves {nobody}"
+    kinds = counted(len(answer.parts) - len(unserved), "kind")
     done = "would be locked (--dry-run)" if answer.dry_run else "locked"
-    return ", ".join(filter(None, (f"{answer.name}: {done} for {kinds} of machine", files)))
+    nothing = f"nothing serves {nobody}" if unserved else ""
+    return ", ".join(filter(None, (f"{answer.name}: {done} for {kinds} of machine", nothing, files)))
 
 
 def _pins(pins: Mapping[str, str]) -> Iterator[str]:

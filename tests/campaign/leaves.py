@@ -70,7 +70,7 @@ class Ground:
             name="pkg",
             tag="py3-none-manylinux_2_28_x86_64",
             files={"pkg/__init__.py": "x = 1\n", "pkg/libpkg.so": library},
-            requires=["numpy>=1; python_version > '3.8'", "torch==2.9.0"],
+            requires=["numpy>=1; python_version < '3'"],
         )
         self.wheel = self.parts.write(folder)
         self.made = folder / "made"

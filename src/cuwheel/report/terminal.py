@@ -124,6 +124,7 @@ class _FittedTable:
         self._columns = block.columns
         self._barred = [any(_has_bar(row[index]) for row in block.rows) for index in range(len(block.columns))]
         self._rows = [[_cell(cell) for cell in row] for row in block.rows]
+        self._measures: dict[int, list[Measurement]] = {}
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         options = options.update(width=options.max_width - 2)
@@ -152,19 +153,18 @@ class _FittedTable:
             for index in apart:
                 for line in _lines_of_words(row[index].plain, options.max_width) if row[index].plain else ():
                     yield Text(f"  {line}", no_wrap=True, overflow="ignore")
-            rest, _ = self._fit(console, options, kept)
-            rest.show_header = False
-            rest.add_row(*(row[index] for index in kept))
-            yield Padding(rest, (0, 0, 0, 4))
+            yield Padding(_of_one_row(table, [row[index] for index in kept]), (0, 0, 0, 4))
 
     def _title(self, index: int) -> str:
         title = printable.line(self._columns[index].title)
         return title.rjust(_FIGURE_WIDTH) if self._barred[index] else title
 
     def _measured(self, console: Console, options: ConsoleOptions, index: int) -> list[Measurement]:
-        """Measures the title, and each cell."""
-        texts = (Text(self._title(index)), *(row[index] for row in self._rows))
-        return [Measurement.get(console, options, each) for each in texts]
+        """Measures the title, and each cell: once, as there may be thousands of rows, each asked for by several."""
+        if index not in self._measures:
+            texts = (Text(self._title(index)), *(row[index] for row in self._rows))
+            self._measures[index] = [Measurement.get(console, options, each) for each in texts]
+        return self._measures[index]
 
     def _fit(self, console: Console, options: ConsoleOptions, kept: Sequence[int]) -> tuple[RichTable, bool]:
         """A table of these columns, without its rows; and whether all words have room in it."""
@@ -215,15 +215,24 @@ class _FittedTable:
         return table, True
 
 
+def _of_one_row(table: RichTable, cells: Sequence[Text]) -> RichTable:
+    """A row in the columns of a table."""
+    made = RichTable(box=None, pad_edge=False, padding=table.padding, show_header=False)
+    for each in table.columns:
+        made.add_column(justify=each.justify, no_wrap=each.no_wrap, overflow=each.overflow, width=each.width)
+    made.add_row(*cells)
+    return made
+
+
 def _has_bar(cell: Cell) -> bool:
     return isinstance(cell, Amount) and cell.share is not None
 
 
 def _cell(cell: Cell) -> Text:
     if isinstance(cell, str):
-        return Text("\n".join(printable.lines(cell)))
+        return Text("\n".join(printable.lines(_shortened(cell))))
     if cell.share is None:
-        return Text(printable.line(cell.text))
+        return Text(printable.line(_shortened(cell.text)))
     eighths = max(1, round(cell.share * _BAR_WIDTH * 8)) if cell.value else 0
     bar = "█" * (eighths // 8) + _EIGHTHS[eighths % 8]
     return Text.assemble(printable.line(cell.text).rjust(_FIGURE_WIDTH), " ", (bar, "green"))
@@ -241,7 +250,7 @@ class _MarkedLines:
         values = min(values, max(_LEAST_WIDTH, options.max_width // 3))
         room = max(options.max_width - marks - names - values - 8, 2 * _LEAST_WIDTH)
         for line, (mark, name, value) in zip(self._lines, shown, strict=True):
-            why = [part for each in printable.lines(line.why) for part in _lines_of_words(each, room)]
+            why = [part for each in printable.lines(_shortened(line.why)) for part in _lines_of_words(each, room)]
             which = _lines_of_words(value, values)
             for number in range(max(len(why), len(which))):
                 machine, text = (each[number] if number < len(each) else "" for each in (which, why))
@@ -260,7 +269,8 @@ def _matrix(block: Matrix) -> RenderableType:
     for column in block.columns:
         table.add_column(Text(printable.line(column)), overflow="fold")
     for row, marks in zip(block.rows, block.cells, strict=True):
-        name = Text.assemble(printable.line(row.name), (f"  {printable.line(row.value)}" if row.value else "", "dim"))
+        value = printable.line(_shortened(row.value))
+        name = Text.assemble(printable.line(row.name), (f"  {value}" if value else "", "dim"))
         table.add_row(
             name,
             *(
@@ -309,4 +319,5 @@ def _fix(fix: Fix, mark: str) -> list[RenderableType]:
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 1] + "…"
+    """Of a stranger; what has lines of ours is as long as we made it."""
+    return text if isinstance(text, printable.Lines) or len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 1] + "…"

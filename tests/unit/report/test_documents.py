@@ -5,10 +5,11 @@ import os
 import re
 import time
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from msgspec.structs import replace
+from rich.measure import Measurement
 
 from cuwheel.device_code.compare import Compare, KernelChange, compare
 from cuwheel.device_code.description import Coverage
@@ -21,7 +22,7 @@ from cuwheel.report.answer import document_of
 from cuwheel.report.document import Block, Document, Findings, Heading, Paragraph, Verbatim
 from cuwheel.report.drawings import Chart, Point, Series, Timeline
 from cuwheel.report.inspect import Inspect, LibraryCoverage
-from cuwheel.report.tables import Amount, Column, Facts, HeatMap, Mark, MarkedLine, Matrix, Row, Table
+from cuwheel.report.tables import Amount, Column, Facts, HeatMap, Mark, MarkedLine, Matrix, Row, Table, short, table
 from cuwheel.support.finding import Finding, Fix, finding
 from cuwheel.support.wording import file_name, release_of_file, size
 from cuwheel.toolchains.store import Pruning, Thing
@@ -393,3 +394,36 @@ def test_a_condition_that_stands_in_a_cell_is_not_told_again(monkeypatch: pytest
     assert text.count("driver 580 or") == 1
     assert "Conditions" not in text
     assert "Conditions" in shown(document_of(answer, verbose=True), monkeypatch)
+
+
+def test_a_table_of_thousands_of_rows_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a name has no room, each row stands by itself: none measures all the others again."""
+    measured: list[object] = []
+    get = Measurement.get
+
+    def counted(*given: Any) -> Measurement:
+        measured.append(given)
+        return get(*given)
+
+    monkeypatch.setattr(Measurement, "get", counted)
+    rows = [("w" * 200, "y", "z " * 20)] * 500
+    written = shown(Document(title="x", blocks=(table((short("name"), short("b"), "why"), rows),)), monkeypatch)
+    assert written.count("w" * 200) == 500
+    assert len(measured) < 20 * len(rows)
+
+
+@pytest.mark.parametrize("text", ["\n" * 300_000, "a\n" * 150_000, "\t" * 300_000])
+def test_a_text_of_hundreds_of_thousands_of_lines_is_cut(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = (
+        table((short("name"), "why"), [(text, "y"), ("a", text)]),
+        Paragraph(text),
+        Verbatim((text,)),
+        Facts((Row("name", text),)),
+    )
+    assert shown(Document(title="x", blocks=blocks), monkeypatch).count("\n") < 50_000
+
+
+def test_a_long_line_of_ours_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command is to be copied, however many files it names."""
+    command = "nvcc " + " ".join(f"{number}.cu" for number in range(5000))
+    assert command in shown(Document(title="x", blocks=(Verbatim((command,)),)), monkeypatch)

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tests.campaign import hostile, jobs, mutants, pairs, race
+from tests.campaign import hostile, jobs, leaves, mutants, pairs, race
 from tests.fixtures import cache
 from tests.fuzz import readers
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-KINDS = ("fuzz", "kill", "disk", "race", "hostile")
+KINDS = ("fuzz", "leaves", "kill", "disk", "race", "hostile")
 SWEEPS = {"kill": ("kill", "torn"), "disk": ("once", "full")}
 _LEAST_S = 15.0
 _LONGEST_S = 3600.0  # for one job
@@ -57,7 +57,9 @@ class Part:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./run campaign", description=__doc__)
-    parser.add_argument("kinds", nargs="*", metavar="KIND", help="fuzz, kill, disk, race, hostile (all); mutants")
+    parser.add_argument(
+        "kinds", nargs="*", metavar="KIND", help="fuzz, leaves, kill, disk, race, hostile (all); mutants"
+    )
     parser.add_argument("--minutes", type=float, help="for all of it (5; with --tries as long as it takes)")
     parser.add_argument("--tries", type=int, help="of each kind, shared by its jobs: strikes, or races")
     parser.add_argument("--resume", action="store_true", help="leave out the jobs that the last run with --tries did")
@@ -97,7 +99,7 @@ def main() -> int:
 def _campaign(kind: str, names: list[str], chance: random.Random, end: float) -> Iterator[Part]:
     """Each part gets its share of the time; what one leaves is for the others. At the end of it, nothing is begun."""
     works = {"fuzz": _fuzzers, "race": _races, "hostile": _attacks}
-    work = works[kind](names) if kind in works else _sweeps(kind, names)
+    work = _leaves(names, chance) if kind == "leaves" else works[kind](names) if kind in works else _sweeps(kind, names)
     chance.shuffle(work)
     for number, (name, act) in enumerate(work):
         share = (end - time.monotonic()) / (len(work) - number)
@@ -141,6 +143,18 @@ def _sweeps(kind: str, names: list[str]) -> Work:
 def _races(names: list[str]) -> Work:
     chosen = [*pairs.NAMES, *(job.name for job in jobs.JOBS if job.together)]
     return [(each, partial(race_of, each)) for each in chosen if not names or each in names]
+
+
+def _leaves(names: list[str], chance: random.Random) -> Work:
+    """Each in an order of its own, so that another --seed tries other leaves first."""
+    chosen = [name for name in leaves.NAMES if not names or name in names]
+    return [(name, partial(leaves_of, name, seed=chance.randrange(1 << 30))) for name in chosen]
+
+
+def leaves_of(name: str, seconds: float, *, seed: int) -> Part:
+    command = [sys.executable, "-m", "tests.campaign.leaves", name, f"{seconds:.1f}", str(seed)]
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        return _apart("leaves", name, command, seconds, {**os.environ, "TMPDIR": folder})
 
 
 def race_of(name: str, seconds: float, most: int = 0, at_once: int = race.AT_ONCE) -> Part:

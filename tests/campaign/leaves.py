@@ -26,6 +26,7 @@ from cuwheel.cli import main as cuwheel
 from cuwheel.support import buffer
 from tests.fixtures import manifest, small_wheel
 from tests.fuzz import documents
+from tests.fuzz.mutators import DIGITS, NUMBERS, Bare, dumped
 from tests.integration import hostile_run
 from tests.unit.building.recording import records
 
@@ -39,19 +40,21 @@ HARMLESS = range(
 _LONG = 300_000
 
 
-class Bare:
-    """Text that stands in a document as it is, without quotation marks: a number that Python would not write."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def __repr__(self) -> str:
-        return f"{self.text[:20]} of {len(self.text)}"
-
-
 NASTY: tuple[Any, ...] = (
-    *map(Bare, ("9" * 5000, "9" * 400, "-" + "9" * 25, "1e400", "18446744073709551615", "-9223372036854775808")),
-    *("9" * 5000, "1." + "9" * 5000, "", " ", "abcdefghijklmnopqrst", "/etc/passwd", "²", "a\0b", "../../x", "-1"),
+    *NUMBERS,
+    *(
+        DIGITS,
+        f"1.{DIGITS}",
+        f">={DIGITS}",
+        "",
+        " ",
+        "abcdefghijklmnopqrst",
+        "/etc/passwd",
+        "²",
+        "a\0b",
+        "../../x",
+        "-1",
+    ),
     *("x" * _LONG, "\n" * _LONG, "a." * (_LONG // 2), "(" * _LONG, "\t" * _LONG, "9." * 3000),
     *(-1, 0, 1.5, True, False, None, [], {}, [None] * 50, {"": ""}, {"a": {"b": [1]}}, [[["x"]]]),
 )
@@ -149,25 +152,8 @@ class Document(NamedTuple):
     written: Callable[[Any], bytes]
 
 
-def as_json(value: Any) -> bytes:
-    marks: dict[str, str] = {}
-
-    def marked(one: Any) -> Any:
-        if isinstance(one, Bare):
-            marks[f"@{len(marks)}@"] = one.text
-            return f"@{len(marks) - 1}@"
-        if isinstance(one, dict):
-            return {key: marked(each) for key, each in one.items()}
-        return [marked(each) for each in one] if isinstance(one, list) else one
-
-    text = json.dumps(marked(value))
-    for mark, number in marks.items():
-        text = text.replace(f'"{mark}"', number)
-    return text.encode()
-
-
 def as_lines(value: Any) -> bytes:
-    return b"".join(as_json(each) + b"\n" for each in value)
+    return b"".join(dumped(each) + b"\n" for each in value)
 
 
 def as_toml(value: Any) -> bytes:
@@ -372,14 +358,14 @@ _LOCKED = "install --locked FILE --dry-run --no-index --index INDEX"
 DOCUMENTS = {
     each.name: each
     for each in (
-        Document("profile", _seed("profile"), _of_machine("machine.json"), as_json),
+        Document("profile", _seed("profile"), _of_machine("machine.json"), dumped),
         Document("fleet", _toml_seed("fleet"), _of_machine("fleet.toml"), as_toml),
         Document("calls", _recorded("calls.jsonl"), lambda g, d: _record(g, "calls.jsonl", d), as_lines),
-        Document("head", _recorded("record.json"), lambda g, d: _record(g, "record.json", d), as_json),
-        Document("environment", _recorded("environment.json"), lambda g, d: _record(g, "environment.json", d), as_json),
-        Document("note", lambda _: _NOTE, _in_wheel("cuwheel-slim.json"), as_json),
-        Document("description", _seed("description"), _in_wheel("cuwheel.json"), as_json),
-        Document("variants", _seed("variants"), _in_wheel("variant.json"), as_json),
+        Document("head", _recorded("record.json"), lambda g, d: _record(g, "record.json", d), dumped),
+        Document("environment", _recorded("environment.json"), lambda g, d: _record(g, "environment.json", d), dumped),
+        Document("note", lambda _: _NOTE, _in_wheel("cuwheel-slim.json"), dumped),
+        Document("description", _seed("description"), _in_wheel("cuwheel.json"), dumped),
+        Document("variants", _seed("variants"), _in_wheel("variant.json"), dumped),
         Document(
             "metadata",
             lambda g: [*_header_of(_member(g, "METADATA")), *map(list, _METADATA)],
@@ -393,7 +379,7 @@ DOCUMENTS = {
             _in_wheel("RECORD"),
             as_table,
         ),
-        Document("page", lambda g: json.loads(g.page.read_bytes()), _page_of, as_json),
+        Document("page", lambda g: json.loads(g.page.read_bytes()), _page_of, dumped),
         Document(
             "html",
             lambda g: [g.wheel.name, ">=3.8", "5", ""],
@@ -404,9 +390,9 @@ DOCUMENTS = {
             "facts",
             lambda g: json.loads((g.index / "files" / f"{g.wheel.name}.cuwheel.json").read_bytes()),
             _facts_of,
-            as_json,
+            dumped,
         ),
-        Document("catalogue", _seed("catalogue"), _catalogue, as_json),
+        Document("catalogue", _seed("catalogue"), _catalogue, dumped),
         Document(
             "requirements",
             lambda _: [["numpy>=1.5,<9999"], ["pkg==1.0 ; python_version > '3.8'"], ["torch[a]"]],
@@ -428,13 +414,13 @@ DOCUMENTS = {
             "proof",
             _seed("proof"),
             _of_file("proof.json", "verify --read FILE", "verify WHEEL --read FILE"),
-            as_json,
+            dumped,
         ),
         Document(
             "trace",
             _seed("trace"),
             _of_file("trace.json", "slim WHEEL --used FILE --dry-run", "plan --for FILE", "explain FILE"),
-            as_json,
+            dumped,
         ),
         Document(
             "events",
@@ -452,12 +438,15 @@ DOCUMENTS = {
         Document(
             "matrix",
             _toml_seed("matrix"),
-            _of_file("matrix.toml", "record -o OUT --matrix FILE --dry-run"),
+            _of_file("matrix.toml", "lab matrix FILE -o OUT --dry-run"),
             as_toml,
         ),
-        Document("trials", _toml_seed("trials"), _of_file("TRIALS.toml", "lab trials FILE --dry-run"), as_toml),
+        Document("trials", _toml_seed("trials"), _of_file("TRIALS.toml", "lab trials run FILE --dry-run"), as_toml),
     )
 }  # fmt: skip
+
+
+NAMES = tuple(DOCUMENTS)
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

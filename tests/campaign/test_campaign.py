@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler to build the interposer with")
-@pytest.mark.parametrize("kind", ["kill", "disk", "race", "hostile"])
+@pytest.mark.parametrize("kind", ["leaves", "kill", "disk", "race", "hostile"])
 def test_nothing_is_found(kind: str) -> None:
     command = [sys.executable, "-m", "tests.campaign", kind, "--minutes", str(MINUTES)]
     done = process.run(command, timeout=600 * MINUTES, check=False, cwd=ROOT)

@@ -17,7 +17,9 @@ from cuwheel.building.recording import calls, reader
 from cuwheel.delivery import (
     candidates,
     catalogue,
+    cataloguing,
     index_folder,
+    judging,
     lock_files,
     requirements_file,
     signatures,
@@ -30,6 +32,7 @@ from cuwheel.diagnosis import explain
 from cuwheel.diagnosis import text as log
 from cuwheel.errors import CuwheelError
 from cuwheel.facts import toolkits
+from cuwheel.facts.arch import Capability
 from cuwheel.machine import fleet, profile
 from cuwheel.network import addresses, settings
 from cuwheel.proving import proof
@@ -164,6 +167,11 @@ REDIST = {
     for row in toolkits.all_components()
     for key in row.redist
 }
+
+
+ANY_MACHINE = (
+    fleet.Machine(name="a", capability=Capability.parse("9.0"), python="3.12", os="linux", cpu="x86_64", glibc="2.28"),
+)
 
 
 class World:
@@ -314,7 +322,9 @@ def _read_workflow(data: bytes) -> None:
 def _read_page(kind: str) -> Callable[[bytes], object]:
     def read(data: bytes) -> None:
         with contextlib.suppress(CuwheelError):
-            candidates.listed_files(data, kind, "http://127.0.0.1:1/simple/pkg/")
+            for each in candidates.listed_files(data, kind, "http://127.0.0.1:1/simple/pkg/"):
+                if found := candidates._candidate(each, "pkg", "http://127.0.0.1:1/simple"):
+                    judging.judge_by_name(found, ANY_MACHINE)
         if kind == "text/html":
             text = data.decode("utf-8", "replace")
             links = simple_html.Links(text, "page")
@@ -329,7 +339,7 @@ def _read_page(kind: str) -> Callable[[bytes], object]:
 def _read_catalogue(data: bytes) -> None:
     with contextlib.suppress(CuwheelError):
         catalogue.unpacked(data, "fuzzed")
-    catalogue.parse(data, "fuzzed")
+    sorted(catalogue.parse(data, "fuzzed").wheels, key=cataloguing._version)
 
 
 def _read_facts(data: bytes) -> None:

@@ -6,11 +6,45 @@ import json
 import random
 from typing import Any
 
+
+class Bare:
+    """Text that stands in a document as it is, without quotation marks: a number that Python would not write."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def dumped(value: Any) -> bytes:
+    """As JSON, also with numbers that Python would not write."""
+    marks: dict[str, str] = {}
+
+    def marked(one: Any) -> Any:
+        if isinstance(one, Bare):
+            mark = f"@bare-{len(marks)}@"
+            marks[f'"{mark}"'] = one.text
+            return mark
+        if isinstance(one, dict):
+            return {key: marked(each) for key, each in one.items()}
+        return [marked(each) for each in one] if isinstance(one, list) else one
+
+    text = json.dumps(marked(value))
+    for mark, number in marks.items():
+        text = text.replace(mark, number)
+    return text.encode()
+
+
+DIGITS = "9" * 5000  # Python reads no more than 4,300 of them
+NUMBERS = tuple(map(Bare, (DIGITS, "9" * 400, "-" + "9" * 25, "1e400", "18446744073709551615", "-9223372036854775808")))
 # What files from strangers hold: ways out of the folder, escapes, ends of ranges, wrong types, deep and long things.
 HOSTILE: tuple[Any, ...] = (
     *("", ".", "..", "../../outside", "/etc/passwd", "a/../../b", "C:\\x", "\\\\host\\share", "file:///etc/passwd"),
     *("\x1b[2J", "a\nb", "\x00", "\u202e", "\ud800", "é" * 3000, "x" * 100_000, "-", "--help", "$(id)", "%2e%2e%2f"),
     *(0, -1, 1, 2**31, 2**63, 2**64, 10**400, 1e308, -0.5, True, False, None),
+    *NUMBERS,
+    *(DIGITS, f"1.{DIGITS}", f">={DIGITS}", "²", "abcdefghijklmnopqrst", "libcudart.so" + ".1" * 30_000),
     *([], {}, [[]], [None] * 50, {"": ""}, {"a": {"b": {"c": {}}}}),
 )
 
@@ -28,7 +62,7 @@ def _json(body: bytes, chance: random.Random) -> bytes | None:
         value = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    return json.dumps(_changed(value, chance)).encode()
+    return dumped(_changed(value, chance))
 
 
 def _changed(value: Any, chance: random.Random) -> Any:
@@ -55,7 +89,7 @@ def _lines(body: bytes, chance: random.Random) -> bytes:
     if (changed := _json(line, chance)) is not None and roll < 0.7:
         lines[at] = changed
     elif b"=" in line and roll < 0.7:
-        lines[at] = line.partition(b"=")[0] + b"= " + json.dumps(chance.choice(HOSTILE)).encode()
+        lines[at] = line.partition(b"=")[0] + b"= " + dumped(chance.choice(HOSTILE))
     elif roll < 0.8:
         lines.insert(chance.randrange(len(lines)), line)
     elif roll < 0.9:

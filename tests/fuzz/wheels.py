@@ -53,6 +53,8 @@ _NAMES = (
         "a,b.so",
     ),
     *('"q".so', "a\nb.so", "\x1b[2J.so", "PKG/__init__.py", "pkg.data/platlib/x.so", "x" * 300 + ".so", "pkg/x.so "),
+    *("pkg.data/data/pyvenv.cfg", "pkg.data/scripts/python3", "pkg.data/data/bin/activate", "pkg.data/data/.cuwheel/x"),
+    *("pkg.data/data/lib/python3.12/site-packages/other/x.py", f"pkg-{mutators.DIGITS}.dist-info/METADATA"),
     *("other-1.0.dist-info/METADATA", "pkg-1.0.dist-info/RECORD.jws", "pkg-1.0.dist-info/cuwheel.json", "pkg/a.so/b"),
 )
 _HEADERS = (
@@ -61,6 +63,10 @@ _HEADERS = (
         "Version: ../1",
         "Version: 1.0-1",
         "Version: ",
+        f"Version: {mutators.DIGITS}",
+        f"Requires-Dist: x>={mutators.DIGITS}",
+        f"Requires-Dist: x; python_version > '{mutators.DIGITS}'",
+        f"Requires-Python: >={mutators.DIGITS}",
         "Name: ../x",
         "Name: PKG",
         "Name: x y",

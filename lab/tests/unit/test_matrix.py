@@ -86,6 +86,8 @@ nobody = "a"
         ('command = ""\naxes = {}', "empty"),
         ('command = "x"\ncopy=true\nclean="y"\naxes={}', "cannot be used together"),
         ('command = "{a}{b}{c}"\n[axes]\n' + "\n".join(f"{n}={[str(i) for i in range(20)]}" for n in "abc"), "8000"),
+        (f'command = "{"x" * 200_000}"\naxes = {{}}', "longer than 131,072"),
+        (f'command = "{"{a}" * 9}"\n[axes]\na = ["{"x" * 30_000}"]', "with the words of its axes"),
     ],
 )
 def test_bad_files(text: str, told: str, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ _SONAME = lazy_pattern(r"(?:lib)?(.+?)(?:\.alt)?\.so(?:\..+)?", re.ASCII)
 _DLL = lazy_pattern(r"(.+?)(?:64|32)?(?:_[\d_.*]+?)?(?:\.alt)?\.dll", re.ASCII | re.IGNORECASE)
 # What auditwheel and delocate put into the name of a library that they took along.
 _GRAFTED = lazy_pattern(r"[-.][0-9a-f]{8,64}(?=\.so)", re.ASCII)
+_LONGEST_NAME = 255  # of a file, on all systems
 
 VARIABLE = "CUWHEEL_LIBRARIES"
 _AS_IN = "[[package]] rows with name, cuda, folder and sonames, as in cuwheel's own libraries.toml"
@@ -159,7 +160,7 @@ def _file_name(name: str) -> str:
 
 @lru_cache(maxsize=4096)  # one survey asks for the same few names hundreds of times
 def _look_up(wanted: str) -> Library | None:
-    while True:
+    while len(wanted) <= _LONGEST_NAME:
         for library in all_libraries():
             if _same(wanted, library.pattern):
                 return library
@@ -167,6 +168,7 @@ def _look_up(wanted: str) -> Library | None:
         if shorter == wanted:
             return None
         wanted = shorter
+    return None
 
 
 def is_cuda_library(name: str) -> bool:

@@ -266,6 +266,7 @@ def _explained(error: OSError, place: Path, hint: str) -> UnreadableError:
 
 _SCRATCH = ".cuwheel-slim-"
 _LOCK = "lock"
+_ATTEMPTS = 1000  # to make a folder that others remove at that moment: eight at once need a handful
 
 
 def wait_for_lock(handle: int, *, shared: bool = False, what: str = "") -> None:
@@ -312,15 +313,18 @@ def _is_alone(folder: Path) -> bool:
 
 def _wait_for_none(folder: Path, *, patient: bool) -> int:
     path = folder / _LOCK
+    gone = 0
     while True:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             handle = confined.open_plain(path, os.O_RDWR | os.O_CREAT)
-        except FileNotFoundError:
-            continue  # another run ended and took the folder with it
         except OSError as error:
-            if isinstance(error, FileExistsError) and not any(map(_is_no_folder, (folder, folder.parent))):
-                continue  # the same, between mkdir's two looks at it
+            # Another run ended and took the folder with it, maybe between mkdir's two looks at it; or what it is in is
+            # gone, as a working folder may be: then nobody brings it back.
+            met = isinstance(error, FileExistsError) and not any(map(_is_no_folder, (folder, folder.parent)))
+            gone += 1
+            if (met or isinstance(error, FileNotFoundError)) and gone < _ATTEMPTS:
+                continue
             raise UnreadableError.from_os(
                 error, path, hint="cuwheel keeps its journal there, so it must be writable"
             ) from error

@@ -43,6 +43,7 @@ Shell: TypeAlias = Literal["posix", "cmd", "powershell"]
 
 CMD_LONGEST = 8191  # characters of a line, Microsoft: "Command prompt line string limitation"
 
+LONGEST_COMMAND = 1 << 17  # characters of a line in a file: Linux takes no longer word
 # What a terminal, a report or a CI service would not show or would obey; of surrogates only bytes that were no text. A
 # shell drops line feeds at the end of what it substitutes: what follows goes with them.
 _HIDDEN = printable.CLASS.replace("\\U0000d800-\\U0000dfff", r"\udc80-\udcff")
@@ -191,10 +192,13 @@ def evaluate(words: Sequence[str], shell: Shell) -> str:
 
 
 def split(text: str) -> tuple[str, ...]:
-    """A command line that a person wrote into a file, as words; a ValueError where a quote is not closed.
+    """A command line that a person wrote into a file, as words; a ValueError where a quote is not closed, or where it
+    is longer than any that a system takes: shlex takes four times as long for twice the letters.
 
     Quotes are those of sh, but on Windows a backslash is a letter, as its own shells have it: C:\\a is no C:a.
     """
+    if len(text) > LONGEST_COMMAND:
+        raise ValueError(f"longer than {LONGEST_COMMAND:,} characters")
     lexer = shlex.shlex(text, posix=True, punctuation_chars=False)
     lexer.whitespace_split, lexer.commenters = True, ""
     if os.name == "nt":

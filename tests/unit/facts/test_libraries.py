@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -188,3 +189,11 @@ def test_the_usual_package_of_a_library(soname: str, major: int | None, package:
 def test_what_others_bring_too_is_not_cudas() -> None:
     assert any("libOpenCL.so.1" in row.sonames for row in packages.library_rows())
     assert not packages.is_cuda_library("libOpenCL.so.1")
+
+
+def test_a_name_of_a_hundred_thousand_versions_is_no_library_s() -> None:
+    """Each part that is left off was looked for in the whole table."""
+    began = time.process_time()
+    assert packages.known_library("libcudart.so" + ".1" * 100_000) is None
+    assert packages.known_library("libcudart.so.13.0.88.1.2") is not None
+    assert time.process_time() - began < 2

@@ -94,3 +94,5 @@ def test_backslashes_of_windows_are_letters(
     assert quoting.split("build.bat 'C:\\src\\a b' D:\\cuda\\v13.0\\bin \"x y\" #1") == words
     with pytest.raises(ValueError, match="No closing quotation"):
         quoting.split("make 'x")
+    with pytest.raises(ValueError, match="longer than"):  # taking it apart takes time by the square of its length
+        quoting.split("make " + "x" * (8 << 20))

@@ -55,6 +55,10 @@ def word_problems(command: str, words: Mapping[str, Mapping[str, str]], where: s
     texts = {"command": command}
     texts |= {f"axes.{axis}.{name}": text for axis, values in words.items() for name, text in values.items()}
     yield from (f"{where}.{place}: {problem}" for place, text in texts.items() if (problem := unsplit(text)))
+    longest = {axis: max(map(len, values.values()), default=0) for axis, values in words.items()}
+    filled_in = len(command) + sum(longest.get(each, 0) for each in _PLACE.findall(command))
+    if len(command) <= quoting.LONGEST_COMMAND < filled_in:
+        yield f"{where}.command: longer than {quoting.LONGEST_COMMAND:,} characters with the words of its axes"
 
 
 def unsplit(text: str) -> str:

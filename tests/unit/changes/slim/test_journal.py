@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +17,6 @@ from tests.unit.changes.slim.packages import contents, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from cuwheel.wheel.journal_file import State
 
@@ -536,3 +536,13 @@ def test_nothing_is_changed_behind_a_link_out_of_the_folder(root: Path, victim: 
 def test_odd_lines_are_passed_over(tmp_path: Path, line: str) -> None:
     (tmp_path / "journal.jsonl").write_text(line + "\n")
     assert journal_file.read_journal(tmp_path).steps == ()
+
+
+def test_a_folder_that_is_gone_for_good_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the working folder was removed: nobody brings it back."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(UnreadableError), files.folder_lock(Path("root", ".cuwheel", "slim")):
+        pass

@@ -21,9 +21,9 @@ from tests.fixtures import cache
 
 from cuwheel.changes.binaries import compiling
 from cuwheel.changes.graft.subject import Subject
-from cuwheel.device_code.library import read_library
-from cuwheel.support.buffer import FileBuffer
 from cuwheel.toolchains import assembler
+from cuwheel_core.device_code.library import read_library
+from cuwheel_core.support.buffer import FileBuffer
 
 _WHEEL = "catboost==1.2.10"
 _OPTIONS = ("--python-version", "3.12", "--platform", "manylinux2014_x86_64")

@@ -12,10 +12,10 @@ import sys
 from harness import Measure, alternate, finish, shown
 from msgspec import to_builtins
 
-from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
 from cuwheel.verdicts.planning import planner, serving
 from cuwheel.verdicts.planning.plan import PlanOptions
+from cuwheel_core.facts.arch import Capability
 
 MACHINES = 10_000
 ROUNDS = 5

@@ -21,11 +21,11 @@ from packaging.requirements import Requirement
 
 from cuwheel.delivery import best_candidate, choosing
 from cuwheel.delivery.request import FindRequest
-from cuwheel.facts import versions
 from cuwheel.machine.fleet import Refinement
 from cuwheel.network import venvs
 from cuwheel.wheel import requirements
-from cuwheel.wheel.metadata import normalised
+from cuwheel_core.facts import versions
+from cuwheel_core.wheel.metadata import normalised
 
 if TYPE_CHECKING:
     from cuwheel.delivery.judging import Ruling

@@ -11,20 +11,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args, get_origin
 
 from msgspec import Struct
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 
 import cuwheel
 from cuwheel import api, errors
 from cuwheel.building import tables
 from cuwheel.delivery.catalogue import SHIPPED, CatalogueReader
 from cuwheel.diagnosis.causes import knowledge
-from cuwheel.facts import gpus, spellings
-from cuwheel.facts.arch import Arch, Capability
+from cuwheel.facts import spellings
 from cuwheel.facts.spellings.row import Releases
 from cuwheel.report import catalogue
 from cuwheel.support import codec, finding
 from cuwheel.support.extensions import find_word
 from cuwheel.support.verbs import FAMILIES, OTHER_NAMES, SECTIONS, SHOWN, VERBS, Word, public_names
+from cuwheel_core import errors as core_errors
+from cuwheel_core.errors import CuwheelError
+from cuwheel_core.facts import gpus
+from cuwheel_core.facts.arch import Arch, Capability
+from cuwheel_core.support import finding as core_finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -169,18 +173,16 @@ no GPU named 'h10'; did you mean 'H100'?
 """
 
 
-class Group(Struct, frozen=True, forbid_unknown_fields=True):
-    title: str
-    what: str
-    rule: tuple[finding.Rule, ...]
+def _groups() -> tuple[core_finding.RuleGroup, ...]:
+    """The tool's rules, with those of the core in the group of the same title."""
+    more = {each.title: each.rule for each in codec.own_table(_CORE_RULES, core_finding.RuleTable).group}
+    own = codec.own_table(finding.RULES_FILE, core_finding.RuleTable).group
+    return tuple(replace(each, rule=(*each.rule, *more.get(each.title, ()))) for each in own)
 
 
-class File(Struct, frozen=True, forbid_unknown_fields=True):
-    group: tuple[Group, ...]
-
-
+_CORE_RULES = core_finding.RULES.with_suffix(".toml")
 LAB = cast("Word", find_word("lab"))
-GROUPS = codec.own_table(finding.RULES_FILE, File).group
+GROUPS = _groups()
 
 
 def pages() -> dict[str, str]:
@@ -300,11 +302,11 @@ def _api() -> str:
     rows = [f"| `{each}` | {_schema(each)} |" for each in sorted(answers)]
     parts.append("\n".join(["| name | schema |", "| --- | --- |", *rows]))
     parts += ["## Errors", "Each has `message`, `hint` and `exit_code`; all are kinds of `CuwheelError`."]
-    kinds = [getattr(cuwheel, each) for each in OTHER_NAMES["cuwheel.errors"] if each != "CuwheelError"]
+    kinds = sorted(_errors(), key=lambda each: each.__name__)
     rows = [f"| `{each.__name__}` | {each.exit_code} | {each.meaning} |" for each in kinds]
     parts.append("\n".join(["| name | exit code | meaning |", "| --- | --- | --- |", *rows]))
     parts += ["## Other values", "What functions take, and what is found in answers."]
-    listed = (each for module, names in OTHER_NAMES.items() if module != "cuwheel.errors" for each in names)
+    listed = (each for module, names in OTHER_NAMES.items() if not module.endswith(".errors") for each in names)
     parts += [_value(each) for each in sorted(listed) if not each.endswith("Request")]
     return "\n\n".join(parts) + "\n"
 
@@ -472,9 +474,14 @@ def _fix(text: str) -> str:
     return f"## How to fix\n\n{text[:1].upper()}{text[1:]}.\n\n" if text else ""
 
 
+def _errors() -> list[type[CuwheelError]]:
+    """The kinds of error of the core and of the tool."""
+    found = [each for module in (core_errors, errors) for _, each in inspect.getmembers(module, inspect.isclass)]
+    return [each for each in dict.fromkeys(found) if issubclass(each, CuwheelError) and each is not CuwheelError]
+
+
 def _exit_codes() -> str:
-    classes = [each for _, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, errors.CuwheelError)]
-    codes = {each.exit_code: each.meaning for each in classes if each is not errors.CuwheelError}
+    codes = {each.exit_code: each.meaning for each in _errors()}
     return "\n".join(f"| {code} | {codes[code]} |" for code in sorted(codes))
 
 

@@ -11,29 +11,34 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cuwheel.errors import CuwheelError
-from cuwheel.facts import versions
-from cuwheel.facts.arch import Arch, Capability
-from cuwheel.facts.rows.gpus import Architecture, Architectures, GpuDrivers, Gpus, squashed
-from cuwheel.facts.rows.packages import Libraries, Manylinux, Package, Packages, Torch
+from cuwheel.facts.rows.cuda_errors import Errors
+from cuwheel.facts.rows.packages import Manylinux, Packages, Torch
 from cuwheel.facts.rows.services import Checks, Ci, Indexes, Variants
-from cuwheel.facts.rows.toolchains import Toolchains
-from cuwheel.facts.rows.toolkits import CMake, Errors, Release, Toolkit, Toolkits
+from cuwheel.facts.rows.toolchains import CMake, Toolchains
 from cuwheel.support import codec
+from cuwheel_core.errors import CuwheelError
+from cuwheel_core.facts import versions
+from cuwheel_core.facts.arch import Arch, Capability
+from cuwheel_core.facts.rows.cuda_libraries import Libraries, Package
+from cuwheel_core.facts.rows.gpus import Architecture, Architectures, GpuDrivers, Gpus, squashed
+from cuwheel_core.facts.rows.toolkits import Release, Toolkit, Toolkits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from cuwheel.facts.rows.common import Source
+    from cuwheel_core.facts.rows.common import Source
 
 Known = dict[str, Architecture]
 
 
-def problems(folder: Path) -> tuple[str, ...]:
-    """Of all tables in `folder`; none where they may ship."""
+def problems(*folders: Path) -> tuple[str, ...]:
+    """Of all tables in these folders; none where they may ship."""
     found: list[str] = []
-    files = {name: _decoded(folder / name, type_, found) for name, (type_, _) in TABLES.items()}
+    places = {
+        name: next((each / name for each in folders if (each / name).exists()), folders[0] / name) for name in TABLES
+    }
+    files = {name: _decoded(places[name], type_, found) for name, (type_, _) in TABLES.items()}
     architectures = files["architectures.toml"]
     known = {row.capability: row for row in architectures.architecture} if architectures else None
     for name, (_, check) in TABLES.items():

@@ -16,7 +16,7 @@ from platformdirs import user_cache_path
 from cuwheel.network import addresses, resolver, venvs
 from cuwheel.network.remote import RemoteFile
 from cuwheel.support import codec, log, process
-from cuwheel.support.buffer import BufferFile
+from cuwheel_core.support.buffer import BufferFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

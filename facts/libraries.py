@@ -6,16 +6,16 @@ import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from cuwheel.facts import versions
-from cuwheel.facts.rows.packages import Only
-from cuwheel.facts.tables import tables
+from cuwheel_core.facts import versions
+from cuwheel_core.facts.rows.cuda_libraries import Only
+from cuwheel_core.facts.tables import tables
 from facts import index
 from facts.difference import Difference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.facts.rows.packages import Package
+    from cuwheel_core.facts.rows.cuda_libraries import Package
     from facts.index import Wheel
 
 _LIBRARY = re.compile(r"lib[^/]+\.so(?:\.[^/]*)?|[^/]+\.dll", re.ASCII | re.IGNORECASE)

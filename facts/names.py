@@ -6,9 +6,9 @@ import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from cuwheel.errors import AmbiguousNameError, UnknownNameError
-from cuwheel.facts import gpus
-from cuwheel.facts.tables import tables
+from cuwheel_core.errors import AmbiguousNameError, UnknownNameError
+from cuwheel_core.facts import gpus
+from cuwheel_core.facts.tables import tables
 from facts.difference import Difference
 
 if TYPE_CHECKING:

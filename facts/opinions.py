@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cuwheel.facts import toolkits, versions
-from cuwheel.facts.tables import tables
+from cuwheel.facts import toolchain_parts
 from cuwheel.support import process
+from cuwheel_core.facts import toolkits, versions
+from cuwheel_core.facts.tables import tables
 from facts.difference import Difference
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def check_cmake(folder: Path) -> Iterator[Difference]:
         match = _PATTERN.search(git("show", f"{tag}:{_VALIDATE}")) if "-rc" not in tag else None
         for name, text in _SPELLED.items() if match else ():
             theirs = re.fullmatch(match[1], text) is not None if match else False
-            if toolkits.cmake_takes(tag[1:], name) != theirs:
+            if toolchain_parts.cmake_takes(tag[1:], name) != theirs:
                 said = "taken" if theirs else "refused"
                 yield Difference("cmake.toml", f"CMake {tag[1:]}: {text}", "refused" if theirs else "taken", said)
 

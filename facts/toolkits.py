@@ -7,9 +7,10 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.facts import toolkits, versions
+from cuwheel.facts import toolchain_parts
 from cuwheel.facts.tables import tables
 from cuwheel.support import process
+from cuwheel_core.facts import toolkits, versions
 from facts import index
 from facts.difference import Difference
 
@@ -108,5 +109,5 @@ def _last_releases() -> Iterator[Difference]:
         release = ".".join(str(wheel.version).split(".")[:3])
         found[versions.minor(release)] = release
     for minor, release in found.items():
-        if toolkits.release_of(minor) != release:
-            yield Difference("toolchains.toml", f"the last {minor}", str(toolkits.release_of(minor)), release)
+        if toolchain_parts.release_of(minor) != release:
+            yield Difference("toolchains.toml", f"the last {minor}", str(toolchain_parts.release_of(minor)), release)

@@ -7,15 +7,17 @@ import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from cuwheel.facts import packages, toolkits, torch, versions
+from cuwheel.facts import packages, toolchain_parts, torch
 from cuwheel.facts.tables import tables
+from cuwheel_core.facts import versions
+from cuwheel_core.facts.tables import tables as core_tables
 from facts import index
 from facts.difference import Difference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.facts.rows.packages import Package
+    from cuwheel_core.facts.rows.cuda_libraries import Package
     from facts.index import Wheel
 
 _REQUIRES = re.compile(r"^Requires-Dist: ((?:nvidia|cuda)[\w-]+)(\[[^\]]*\])?[ (]*(?:==([\d.]+))?", re.MULTILINE)
@@ -78,14 +80,14 @@ def _brought(framework: str, wheel: Wheel, cuda: int | None = None) -> Iterator[
     """Each package that it requires brings a library; each library that it is said to bring is in one of them."""
     metadata = (index.member(wheel, ".dist-info/METADATA") or b"").decode()
     pins = {name: match[3] for match in _REQUIRES.finditer(metadata) for name in _packages(match[1], match[2] or "")}
-    rows = [row for row in tables().libraries.package if row.cuda is not None]
+    rows = [row for row in core_tables().libraries.package if row.cuda is not None]
     required = [row for row in rows if row.name in pins and _is_pinned(row, pins[row.name])]
     major = cuda or max((row.cuda or 0 for row in required), default=0)
     if not required:  # the first plugins left that to others
         return
     release = str(wheel.version)
     there = {_component(each) for row in required for each in row.sonames}
-    there -= {_component(each) for each in tables().libraries.everyones}
+    there -= {_component(each) for each in core_tables().libraries.everyones}
     for component in sorted(there):
         if not packages.framework_brings(framework, component, release=release, cuda=major):
             yield Difference("packages.toml", f"{wheel}: {component}", "does not come with it", "it does")
@@ -114,7 +116,7 @@ def _packages(name: str, extras: str) -> Iterator[str]:
         yield name
         return
     for extra in re.findall(r"\w+", extras):
-        row = next((each for each in toolkits.all_components() if extra in each.index), None)
+        row = next((each for each in toolchain_parts.all_components() if extra in each.index), None)
         yield from (f"nvidia-{prefix}{extra}" for prefix in ("", "cuda-"))
         yield f"nvidia-{row.name}" if row else f"nvidia-{extra}"
         if extra == "cudart":

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 import zstandard
 
-from cuwheel.device_code import elf, source
+from cuwheel.device_code import source
 from cuwheel.device_code.torch_symbols import exported_names
-from cuwheel.facts import packages, versions
+from cuwheel.facts import packages
 from cuwheel.facts import torch as facts_torch
 from cuwheel.network import addresses
 from cuwheel.network.remote import RemoteFile
 from cuwheel.wheel.file import WheelFile
+from cuwheel_core.device_code import elf
+from cuwheel_core.facts import versions
 from facts import torch
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from pathlib import Path
 import prebuild
 
 from cuwheel.support import files, own_c
-from cuwheel.support.wording import size
+from cuwheel_core.support.wording import size
 
 ROOT = Path(__file__).parents[1]
 _MOST_WHEEL, _MOST_SDIST = 5_000_000, 9_000_000

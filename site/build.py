@@ -91,7 +91,7 @@ def application(folder: Path, parts: Path) -> None:
         shutil.copyfile(HERE / name, folder / name)
     python = folder / "python"
     python.mkdir()
-    _sources(python / "cuwheel.zip", "cuwheel")
+    _sources(python / "cuwheel.zip", "cuwheel_core", "cuwheel")
     _sources(python / "packages.zip", *PURE)
     for wheel in parts.glob("*.whl"):
         shutil.copyfile(wheel, python / wheel.name)

@@ -5,6 +5,23 @@ Type checkers, which run nothing, read `__init__.pyi`: `./run docs` writes it fr
 """
 
 from cuwheel.version import __version__ as __version__
+from cuwheel_core.support import host as _host
+
+
+def _warn(message: str) -> None:
+    from cuwheel.support import log  # noqa: PLC0415
+
+    log.warning("%s", message)
+
+
+def _more_cuda_libraries() -> object:
+    from cuwheel.facts.more_libraries import rows_of_variable  # noqa: PLC0415
+
+    return rows_of_variable()
+
+
+_host.on_limit = _warn
+_host.more_cuda_libraries = _more_cuda_libraries  # type: ignore[assignment]
 
 
 def __getattr__(name: str) -> object:

@@ -85,13 +85,8 @@ from cuwheel.delivery.request import PublishRequest as PublishRequest
 from cuwheel.delivery.workflows.writing import Ci as Ci
 from cuwheel.device_code.compare import Compare as Compare
 from cuwheel.device_code.kernels import Kernels as Kernels
-from cuwheel.device_code.libraries import Library as Library
 from cuwheel.diagnosis.answer import Explain as Explain
-from cuwheel.errors import AmbiguousNameError as AmbiguousNameError
 from cuwheel.errors import ConfigurationError as ConfigurationError
-from cuwheel.errors import CuwheelError as CuwheelError
-from cuwheel.errors import FactsError as FactsError
-from cuwheel.errors import MalformedError as MalformedError
 from cuwheel.errors import MissingExtraError as MissingExtraError
 from cuwheel.errors import NetworkError as NetworkError
 from cuwheel.errors import NewerSchemaError as NewerSchemaError
@@ -101,12 +96,7 @@ from cuwheel.errors import NotStartedError as NotStartedError
 from cuwheel.errors import ToolError as ToolError
 from cuwheel.errors import ToolTimeoutError as ToolTimeoutError
 from cuwheel.errors import UnavailableError as UnavailableError
-from cuwheel.errors import UnknownNameError as UnknownNameError
-from cuwheel.errors import UnreadableError as UnreadableError
-from cuwheel.errors import UnsafeWheelError as UnsafeWheelError
 from cuwheel.errors import UsageError as UsageError
-from cuwheel.facts.arch import Arch as Arch
-from cuwheel.facts.arch import Capability as Capability
 from cuwheel.machine.fleet import Machine as Machine
 from cuwheel.machine.fleet import Machines as Machines
 from cuwheel.machine.fleet import Refinement as Refinement
@@ -124,8 +114,7 @@ from cuwheel.report.inspect import Inspect as Inspect
 from cuwheel.report.toolchain import Toolchain as Toolchain
 from cuwheel.report.toolkits import Toolkits as Toolkits
 from cuwheel.support.answer import Answer as Answer
-from cuwheel.support.finding import Cause as Cause
-from cuwheel.support.finding import Finding as Finding
+from cuwheel.support.cause import Cause as Cause
 from cuwheel.toolchains.request import CacheRequest as CacheRequest
 from cuwheel.toolchains.request import ToolchainRequest as ToolchainRequest
 from cuwheel.tracing.traced import Traced as Traced
@@ -134,6 +123,17 @@ from cuwheel.verdicts.planning.plan import Plan as Plan
 from cuwheel.verdicts.verdict import Check as Check
 from cuwheel.verdicts.verdict import Verdict as Verdict
 from cuwheel.version import __version__ as __version__
+from cuwheel_core.device_code.libraries import Library as Library
+from cuwheel_core.errors import AmbiguousNameError as AmbiguousNameError
+from cuwheel_core.errors import CuwheelError as CuwheelError
+from cuwheel_core.errors import FactsError as FactsError
+from cuwheel_core.errors import MalformedError as MalformedError
+from cuwheel_core.errors import UnknownNameError as UnknownNameError
+from cuwheel_core.errors import UnreadableError as UnreadableError
+from cuwheel_core.errors import UnsafeWheelError as UnsafeWheelError
+from cuwheel_core.facts.arch import Arch as Arch
+from cuwheel_core.facts.arch import Capability as Capability
+from cuwheel_core.support.finding import Finding as Finding
 
 __all__ = [
     "AmbiguousNameError",

@@ -20,12 +20,12 @@ from cuwheel.delivery import page, page_verdicts
 from cuwheel.delivery.simple_api import Hashes, Project, PublishedFile
 from cuwheel.device_code import wheel_facts
 from cuwheel.device_code.survey import survey
-from cuwheel.errors import UnknownNameError
-from cuwheel.facts import gpus
-from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine, from_gpu
-from cuwheel.support.finding import Finding
 from cuwheel.verdicts.judge import Judge
+from cuwheel_core.errors import UnknownNameError
+from cuwheel_core.facts import gpus
+from cuwheel_core.facts.arch import Capability
+from cuwheel_core.support.finding import Finding
 from tests.fixtures.small_wheel import Wheel
 from tests.unit.delivery.published import catalogue_of
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.device_code.description import Coverage
-from cuwheel.device_code.libraries import DeviceCode, Library, Part, Registration
-from cuwheel.facts.arch import Arch
 from cuwheel.report import html
 from cuwheel.report.inspect import Inspect, LibraryCoverage
-from cuwheel.support.finding import Finding, Fix
 from cuwheel.tracing import traced
+from cuwheel_core.device_code.libraries import DeviceCode, Library, Part, Registration
+from cuwheel_core.facts.arch import Arch
+from cuwheel_core.support.finding import Finding, Fix
+from cuwheel_core.verdicts.predict import Coverage
 from tests.unit.tracing.test_workload import LIBRARY, load, process, written
 
 if TYPE_CHECKING:

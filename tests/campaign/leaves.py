@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from cuwheel.cli import main as cuwheel
-from cuwheel.support import buffer
+from cuwheel_core.support import buffer
 from tests.fixtures import manifest, small_wheel
 from tests.fuzz import documents
 from tests.fuzz.mutators import DIGITS, NUMBERS, Bare, dumped

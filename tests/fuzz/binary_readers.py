@@ -5,10 +5,10 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING
 
-from cuwheel.device_code import cubin, fatbin, library, loose
 from cuwheel.device_code.survey import survey
-from cuwheel.wheel import zip_reader
-from cuwheel.wheel.zip_reader import ZipReader
+from cuwheel_core.device_code import cubin, fatbin, library, loose
+from cuwheel_core.wheel import zip_reader
+from cuwheel_core.wheel.zip_reader import ZipReader
 from tests.fixtures.damage import wheel
 from tests.fuzz import binaries, wheels
 from tests.fuzz.harness import CountingBuffer, Harness, containers, fixtures
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from cuwheel.device_code.libraries import Compression
+    from cuwheel_core.device_code.libraries import Compression
 
 _SMALL = 24_000  # what is beyond it says nothing new, and is slow
 _MOST_INFLATED = 1 << 20

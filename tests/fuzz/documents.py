@@ -30,20 +30,22 @@ from cuwheel.delivery.workflows import problems, rendering
 from cuwheel.device_code import description, python_loads, source, wheel_facts
 from cuwheel.diagnosis import explain
 from cuwheel.diagnosis import text as log
-from cuwheel.errors import CuwheelError
-from cuwheel.facts import toolkits
-from cuwheel.facts.arch import Capability
+from cuwheel.facts import toolchain_parts
 from cuwheel.machine import fleet, profile
 from cuwheel.network import addresses, settings
 from cuwheel.proving import proof
-from cuwheel.support import buffer, codec
+from cuwheel.support import codec
 from cuwheel.toolchains import archives, driver_stub, lock
 from cuwheel.toolchains.providers import redist
 from cuwheel.toolchains.toolchain import Archive
 from cuwheel.tracing import attribution, events, traced
-from cuwheel.wheel import edit, journal, journal_file, metadata, requirements, variant
+from cuwheel.wheel import edit, journal, journal_file, requirements, variant
 from cuwheel.wheel import record as record_file
 from cuwheel.wheel.file import WheelFile
+from cuwheel_core.errors import CuwheelError
+from cuwheel_core.facts.arch import Capability
+from cuwheel_core.support import buffer
+from cuwheel_core.wheel import metadata
 from cuwheel_lab.measuring import analysis, matrix, trials_file
 from cuwheel_lab.measuring import journal as trials_journal
 from tests.fixtures import manifest, small_wheel
@@ -164,7 +166,7 @@ REDIST = {
         "version": "13.0.1",
         "linux-x86_64": {"relative_path": "a/b.tar.xz", "sha256": "0" * 64, "size": "5"},
     }
-    for row in toolkits.all_components()
+    for row in toolchain_parts.all_components()
     for key in row.redist
 }
 
@@ -357,7 +359,7 @@ def _read_lock_of_toolkits(world: World) -> Callable[[bytes], object]:
     def read(data: bytes) -> None:
         (folder / "redistrib_13.0.2.json").write_bytes(data)
         manifest = redist._manifest(str(folder), "redistrib_13.0.2.json", offline=True)
-        for row in toolkits.all_components():
+        for row in toolchain_parts.all_components():
             with contextlib.suppress(CuwheelError):
                 list(redist._archives(row, manifest, "linux-x86_64", str(folder)))
 

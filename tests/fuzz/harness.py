@@ -17,8 +17,8 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from cuwheel.errors import CuwheelError
-from cuwheel.support.buffer import MemoryBuffer
+from cuwheel_core.errors import CuwheelError
+from cuwheel_core.support.buffer import MemoryBuffer
 from tests.fixtures import cache, manifest
 from tests.fixtures.damage import elf
 

@@ -19,10 +19,11 @@ from cuwheel.changes.repair import act
 from cuwheel.changes.stamp import stamp
 from cuwheel.device_code.description import Description
 from cuwheel.device_code.survey import survey
-from cuwheel.errors import EXIT_BUG, CuwheelError
+from cuwheel.errors import EXIT_BUG
 from cuwheel.proving import wheel_rules
 from cuwheel.verdicts.wheel_tags import WheelSubject
 from cuwheel.wheel.file import WheelFile
+from cuwheel_core.errors import CuwheelError
 from tests.fixtures import manifest, small_wheel, windows
 from tests.fuzz import wheels
 from tests.fuzz.harness import Harness

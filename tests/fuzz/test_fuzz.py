@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.support import process
+from cuwheel_core.errors import CuwheelError, MalformedError
 from tests.fuzz import harness
 from tests.fuzz.readers import READERS, Reader
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import lz4.block
 import zstandard
 
-from cuwheel.device_code.fatbin import CONTAINER, ENTRY, FLAG_LZ4, FLAG_ZSTD, MAGIC
+from cuwheel_core.device_code.fatbin import CONTAINER, ENTRY, FLAG_LZ4, FLAG_ZSTD, MAGIC
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cuwheel.device_code.libraries import Compression
+    from cuwheel_core.device_code.libraries import Compression
 
 _ALIGNMENT = 8
 _FLAGS: dict[Compression, int] = {"none": 0, "lz4": FLAG_LZ4, "zstd": FLAG_ZSTD}

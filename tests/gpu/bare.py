@@ -11,7 +11,7 @@ from tests.gpu.variants import Variant
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from cuwheel.machine.fleet import Jit
+    from cuwheel_core.verdicts.device import Jit
 
 LATER = ("13.1", "13.2", "13.3", "13.4")  # all of them newer than a driver of CUDA 13.0
 _CUBINS = {

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
 
-from cuwheel.device_code.libraries import Compression
+from cuwheel_core.device_code.libraries import Compression
 
 # What is compiled: a kernel that stands alone (three names of it, for three containers), the objects of a device
 # link (two kernels, and what both need), and what the device linker makes of two or three objects.

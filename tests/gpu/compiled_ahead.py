@@ -19,22 +19,22 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cuwheel.facts.arch import Capability
-from cuwheel.verdicts.choice import Device
+from cuwheel_core.facts.arch import Capability
+from cuwheel_core.verdicts.choice import Loader
 from tests.gpu import predictions, runner
 from tests.gpu.grafted import ran
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cuwheel.device_code.libraries import Library
+    from cuwheel_core.device_code.libraries import Library
 
 # By the ptxas of the driver's own release, 13.0; PTX of 13.4 is too new for that driver, and for that ptxas.
 LIBRARIES = ("ptx", "ptx-options", "ptx-debug", "ptx-specific", "ptx-raw", "ptx-lz4", "ptx-rdc")
 TOO_NEW = "ptx-13.4"
 _UNSUPPORTED_PTX = 222
 _OFF = "CUDA_DISABLE_PTX_JIT"
-_GPU = Device(capability=Capability(9, 0))
+_GPU = Loader(capability=Capability(9, 0))
 
 
 def make(folder: Path) -> None:

@@ -11,7 +11,7 @@ from tests.gpu.variants import SITES, Build, Variant
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from cuwheel.machine.fleet import Jit
+    from cuwheel_core.verdicts.device import Jit
     from tests.gpu.codes import Part
     from tests.gpu.variants import Shape
 

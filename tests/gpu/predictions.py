@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec.structs import replace
 
 from cuwheel.device_code.survey import survey
-from cuwheel.facts.arch import Arch, Capability
 from cuwheel.machine.fleet import Machine
-from cuwheel.verdicts import drivers, judge
-from cuwheel.verdicts.choice import Choice, Code, Device, choose
-from cuwheel.verdicts.predict import reach_of
+from cuwheel.verdicts import judge
+from cuwheel_core.facts.arch import Arch, Capability
+from cuwheel_core.verdicts import drivers
+from cuwheel_core.verdicts.choice import Choice, Code, Loader, choose
+from cuwheel_core.verdicts.predict import reach_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from cuwheel.device_code.libraries import Entry, Library
-    from cuwheel.machine.fleet import Jit
+    from cuwheel_core.device_code.libraries import Entry, Library
+    from cuwheel_core.verdicts.device import Jit
 
 # The kernels of an entry and the numbers that they write, for the entries of each container.
 Markers: TypeAlias = "Sequence[Sequence[Mapping[str, int]]]"
@@ -69,7 +70,7 @@ def of(path: Path, on: Machine, markers: Markers, kernels: Sequence[str]) -> Pre
         said = reach_of(library).on(on)
         error = said.predicted_error.code if said.predicted_error else None
         return Prediction(outcome=said.outcome, error=error, kernels={})
-    device = drivers.device_of(library, on)
+    device = drivers.loader_of(library, on)
     if device is None:
         raise ValueError("the machine's capability is not known")
     choices = choices_in(library, device)
@@ -90,7 +91,7 @@ def _of_package(path: Path, on: Machine, markers: Markers, kernels: Sequence[str
     verdict = judge.judge(found, on)
     told: dict[str, Kernel] = {}
     for library in found.libraries:
-        device = drivers.device_of(library, on)
+        device = drivers.loader_of(library, on)
         if device is None:
             raise ValueError("the machine's capability is not known")
         choices = choices_in(library, device)
@@ -115,7 +116,7 @@ def containers_of(library: Library) -> list[list[Entry]]:
     return [held[index] for index in order]
 
 
-def choices_in(library: Library, device: Device) -> list[Choice]:
+def choices_in(library: Library, device: Loader) -> list[Choice]:
     """Of each container, in the order of the markers."""
     return [
         choose([Code(arch=Arch.parse(entry.arch), ptx_isa=entry.ptx_isa) for entry in entries], device)

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 import cuwheel
 from cuwheel.device_code.demangle import demangled
-from cuwheel.errors import CuwheelError
 from cuwheel.support.answer import to_json
-from cuwheel.support.wording import file_name
+from cuwheel_core.errors import CuwheelError
+from cuwheel_core.support.wording import file_name
 from tests.gpu import traced_programs as programs
 from tests.gpu.traced_programs import ARCH_80, ARCH_90, PTX_75
 

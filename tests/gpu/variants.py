@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from cuwheel.machine.fleet import Jit
+from cuwheel_core.verdicts.device import Jit
 from tests.gpu.codes import Code, Part
 
 Form: TypeAlias = Literal["fatbin", "cubin", "ptx", "library", "program", "package"]

@@ -20,9 +20,10 @@ from ctypes import byref, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cuwheel.device_code import kernels, library
-from cuwheel.device_code.sections import FATBIN_SECTIONS
-from cuwheel.support.buffer import FileBuffer
+from cuwheel.device_code import kernels
+from cuwheel_core.device_code import library
+from cuwheel_core.device_code.sections import FATBIN_SECTIONS
+from cuwheel_core.support.buffer import FileBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel import api
-from cuwheel.errors import CuwheelError
-from cuwheel.support import process, system_calls
+from cuwheel.support import process
+from cuwheel_core.errors import CuwheelError
+from cuwheel_core.support import opening
 from tests.fixtures import cache, cargo, command, compiled
 from tests.fixtures.command import Told
 
@@ -175,7 +176,7 @@ def bare() -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(("CUDA", "NV", "CUWHEEL", "CMAKE", "TORCH", "MAX_JOBS", "CC", "CXX", "FORCE_CUDA"))
     }
-    folders = [each for each in kept.get("PATH", "").split(":") if each and not system_calls.is_file(f"{each}/nvcc")]
+    folders = [each for each in kept.get("PATH", "").split(":") if each and not opening.is_file(f"{each}/nvcc")]
     kept["PATH"] = ":".join([_python_folder(), *folders])
     kept["HOME"] = str(Path.home())
     return kept

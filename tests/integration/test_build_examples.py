@@ -17,7 +17,7 @@ from tests.fixtures import cache, cargo
 from tests.integration import build_world as world
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Library
+    from cuwheel_core.device_code.libraries import Library
     from tests.integration.build_world import World
 
 TAGS = {

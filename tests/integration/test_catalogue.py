@@ -16,15 +16,18 @@ from cuwheel import api
 from cuwheel.cli import main
 from cuwheel.delivery import catalogue, cataloguing, judging
 from cuwheel.device_code import wheel_facts
-from cuwheel.errors import CuwheelError, MalformedError, NetworkError, NewerSchemaError, UnreadableError, UsageError
-from cuwheel.facts import torch, versions
+from cuwheel.errors import NetworkError, NewerSchemaError, UsageError
+from cuwheel.facts import torch
 from cuwheel.machine.fleet import Machine
 from cuwheel.report.answer import SCHEMAS
-from cuwheel.support import buffer, codec
+from cuwheel.support import codec
 from cuwheel.support.answer import to_json
-from cuwheel.support.buffer import MemoryBuffer
 from cuwheel.verdicts import torch_releases
 from cuwheel.wheel.file import WheelFile
+from cuwheel_core.errors import CuwheelError, MalformedError, UnreadableError
+from cuwheel_core.facts import versions
+from cuwheel_core.support import buffer
+from cuwheel_core.support.buffer import MemoryBuffer
 from tests.integration.index_server import clean_environment, serving
 from tests.integration.test_find import FIXTURES, LINUX, NATIVE, TAG, _served, _wheel
 from tests.lint.test_docs import ROOT, generator

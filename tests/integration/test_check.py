@@ -32,7 +32,7 @@ from tests.unit.verdicts.machines import MACHINES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cuwheel.device_code.libraries import Survey
+    from cuwheel.device_code.contents import Survey
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "bin"
 LINUX = Refinement(os="linux", cpu="x86_64", glibc="2.36", python="3.11", driver="580.65.06")

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import cuwheel
-from cuwheel.errors import UnreadableError
 from cuwheel.network import cluster_access
+from cuwheel_core.errors import UnreadableError
 from tests.integration.build_world import gone
 from tests.integration.cluster_world import World, begun, new_world, task, wait_for
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import ToolError
-from cuwheel.facts import toolkits as facts
-from cuwheel.facts import versions
-from cuwheel.facts.tables import tables
 from cuwheel.support import process
+from cuwheel_core.facts import toolkits as facts
+from cuwheel_core.facts import versions
+from cuwheel_core.facts.tables import tables
 from tests.fixtures import cache
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from cuwheel.facts.rows.toolkits import Toolkit
+    from cuwheel_core.facts.rows.toolkits import Toolkit
 
 _MINUTE = 60.0
 _MEASURED = [row for row in facts.all_toolkits() if row.measured]

@@ -21,13 +21,14 @@ from cuwheel.delivery.find_answer import Find, FoundFile
 from cuwheel.delivery.request import FindRequest
 from cuwheel.delivery.search_policy import Limits
 from cuwheel.device_code import wheel_facts
-from cuwheel.errors import EXIT_UNKNOWN, UnknownNameError
+from cuwheel.errors import EXIT_UNKNOWN
 from cuwheel.machine import fleet, probe
 from cuwheel.machine.fleet import Machine, Refinement
 from cuwheel.report import find as find_report
 from cuwheel.report.answer import SCHEMAS
 from cuwheel.support.answer import to_json
 from cuwheel.wheel.file import WheelFile
+from cuwheel_core.errors import UnknownNameError
 from tests.integration.index_server import Behaviour, clean_environment, serving
 from tests.integration.install_world import wheel
 from tests.unit.verdicts.machines import MACHINES

@@ -25,9 +25,10 @@ from cuwheel.cli import main
 from cuwheel.delivery import search_policy
 from cuwheel.delivery.search_policy import Limits
 from cuwheel.device_code import starts
-from cuwheel.errors import EXIT_INTERRUPTED, MalformedError, UnknownNameError
+from cuwheel.errors import EXIT_INTERRUPTED
 from cuwheel.machine.fleet import Refinement
 from cuwheel.network import remote, venvs
+from cuwheel_core.errors import MalformedError, UnknownNameError
 from tests.fixtures import servers
 from tests.integration.index_server import Behaviour, clean_environment, serving
 from tests.integration.install_world import wheel

@@ -18,7 +18,7 @@ from cuwheel.building.recording import reader, session
 from cuwheel.building.recording.calls import Record
 from cuwheel.building.values import GateRequest, GateResult
 from cuwheel.device_code.survey import survey
-from cuwheel.facts.arch import Arch
+from cuwheel_core.facts.arch import Arch
 from tests.fixtures import toolkits
 from tests.fixtures.cache import UnavailableError
 

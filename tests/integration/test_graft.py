@@ -15,9 +15,9 @@ import pytest
 import cuwheel
 from cuwheel.device_code import description
 from cuwheel.device_code.description import Description
-from cuwheel.device_code.library import read_library
-from cuwheel.errors import MalformedError
-from cuwheel.support.buffer import FileBuffer
+from cuwheel_core.device_code.library import read_library
+from cuwheel_core.errors import MalformedError
+from cuwheel_core.support.buffer import FileBuffer
 from tests.fixtures import cache, grafts, manifest, wheels
 from tests.fixtures.small_wheel import Wheel
 from tests.oracle import packages

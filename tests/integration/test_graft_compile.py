@@ -20,12 +20,12 @@ from cuwheel.changes.binaries import compiling
 from cuwheel.changes.graft.answer import Note
 from cuwheel.cli import main
 from cuwheel.device_code.survey import survey
-from cuwheel.errors import MalformedError
 from cuwheel.machine.fleet import Refinement
 from cuwheel.support import codec
-from cuwheel.support.finding import Finding
 from cuwheel.toolchains import assembler
 from cuwheel.toolchains.assembler import Assembler
+from cuwheel_core.errors import MalformedError
+from cuwheel_core.support.finding import Finding
 from tests.fixtures import cache, manifest
 from tests.integration import build_world
 from tests.integration.test_graft import library as compiled_library
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.changes.binaries.compiling import Compilation
-    from cuwheel.device_code.libraries import Entry
     from cuwheel.report.graft import Graft
+    from cuwheel_core.device_code.libraries import Entry
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "bin" / "ptx-130.so"
 DRIVER_13_0 = Refinement(driver="580.65.06")
@@ -67,8 +67,8 @@ def codes(path: Path) -> list[list[str]]:
 
 
 def payload(path: Path, entry: Entry) -> bytes:
-    from cuwheel.device_code import fatbin
-    from cuwheel.support.buffer import FileBuffer
+    from cuwheel_core.device_code import fatbin
+    from cuwheel_core.support.buffer import FileBuffer
 
     buffer = FileBuffer(path)
     try:
@@ -222,7 +222,7 @@ def test_a_file_of_ptx_becomes_a_fat_binary(tmp_path: Path) -> None:
 
 def test_a_fat_binary_by_itself(tmp_path: Path) -> None:
     """Of two containers: what was there stays byte for byte."""
-    from cuwheel.device_code import fatbin
+    from cuwheel_core.device_code import fatbin
 
     source = compiled_library("ptx-options")
     stored = [

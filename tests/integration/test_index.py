@@ -12,9 +12,9 @@ import pytest
 
 from cuwheel import api
 from cuwheel.device_code.target import is_pinned, wheel_of
-from cuwheel.errors import UnknownNameError
 from cuwheel.network import venvs
 from cuwheel.support import process
+from cuwheel_core.errors import UnknownNameError
 from tests.fixtures import servers
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.device_code import target
-from cuwheel.errors import NetworkError, UnknownNameError
+from cuwheel.errors import NetworkError
 from cuwheel.network import addresses, client, venvs
+from cuwheel_core.errors import UnknownNameError
 from tests.integration import index_server as site
 
 if TYPE_CHECKING:

@@ -17,19 +17,13 @@ import pytest
 
 from cuwheel import api
 from cuwheel.cli import main
-from cuwheel.errors import (
-    CuwheelError,
-    MalformedError,
-    MissingExtraError,
-    NewerSchemaError,
-    UnreadableError,
-    UsageError,
-)
+from cuwheel.errors import MissingExtraError, NewerSchemaError, UsageError
 from cuwheel.network import venvs
 from cuwheel.report.answer import SCHEMAS
 from cuwheel.support.answer import to_json
 from cuwheel.wheel import journal, journal_file, record
 from cuwheel.wheel.journal_file import FileState, Header, Pinned, Root, Step, Writer
+from cuwheel_core.errors import CuwheelError, MalformedError, UnreadableError
 from tests.integration.index_server import clean_environment
 from tests.integration.install_world import lost, state, versions, wheel
 from tests.unit.changes.slim.packages import contents

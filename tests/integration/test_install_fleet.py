@@ -13,11 +13,12 @@ import pytest
 
 from cuwheel import api
 from cuwheel.cli import main
-from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError, UnavailableError
+from cuwheel.errors import NewerSchemaError, UnavailableError
 from cuwheel.machine.fleet import Machine
 from cuwheel.network import venvs
 from cuwheel.report.answer import SCHEMAS
 from cuwheel.support import codec
+from cuwheel_core.errors import CuwheelError, MalformedError
 from tests.integration.index_server import clean_environment
 from tests.integration.install_world import versions, wheel
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel import api
-from cuwheel.errors import CuwheelError, NetworkError, UnavailableError, UnreadableError
+from cuwheel.errors import NetworkError, UnavailableError
 from cuwheel.network import venvs
+from cuwheel_core.errors import CuwheelError, UnreadableError
 from tests.integration.index_server import Behaviour, clean_environment, serving
 from tests.integration.install_world import versions, wheel
 

@@ -10,9 +10,9 @@ import pytest
 from cuwheel import api
 from cuwheel.cli import main
 from cuwheel.delivery import pin_files
-from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.machine.fleet import Refinement
 from cuwheel.network import venvs
+from cuwheel_core.errors import MalformedError, UnreadableError
 from tests.integration.index_server import clean_environment
 from tests.integration.install_world import state, wheel
 

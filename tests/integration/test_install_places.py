@@ -12,14 +12,15 @@ import pytest
 
 from cuwheel import api
 from cuwheel.device_code import wheel_facts
-from cuwheel.errors import UnreadableError
 from cuwheel.facts import packages
 from cuwheel.facts.rows.packages import PackageProfile
 from cuwheel.machine.fleet import Refinement
 from cuwheel.network import venvs
 from cuwheel.support import files
-from cuwheel.wheel import metadata, record
+from cuwheel.wheel import record
 from cuwheel.wheel.file import WheelFile
+from cuwheel_core.errors import UnreadableError
+from cuwheel_core.wheel import metadata
 from tests.integration.index_server import Behaviour, clean_environment, serving
 from tests.integration.install_world import state, versions, wheel
 

@@ -9,11 +9,11 @@ import pytest
 
 from cuwheel import api
 from cuwheel.cli import main
-from cuwheel.facts.gpus import find_gpu
 from cuwheel.machine import profile
 from cuwheel.machine.fleet import Refinement
 from cuwheel.network import resolver, venvs
 from cuwheel.support import process
+from cuwheel_core.facts.gpus import find_gpu
 from tests.integration.build_world import World, confined
 from tests.integration.index_server import clean_environment
 from tests.integration.install_world import state, versions, wheel

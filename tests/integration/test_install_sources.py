@@ -11,11 +11,12 @@ import pytest
 
 from cuwheel import api
 from cuwheel.device_code.survey import survey
-from cuwheel.errors import ConfigurationError, CuwheelError, MissingExtraError
+from cuwheel.errors import ConfigurationError, MissingExtraError
 from cuwheel.network import venvs
 from cuwheel.proving import kit
 from cuwheel.proving.request import PackRequest
 from cuwheel.support import process
+from cuwheel_core.errors import CuwheelError
 from tests.integration import index_server
 from tests.integration.install_world import sdist, state, versions, wheel
 

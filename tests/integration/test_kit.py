@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel.device_code.survey import survey
-from cuwheel.errors import CuwheelError, UnsafeWheelError, UsageError
+from cuwheel.errors import UsageError
 from cuwheel.proving import kit, proof
 from cuwheel.proving.request import PackRequest
+from cuwheel_core.errors import CuwheelError, UnsafeWheelError
 from tests.integration import pretend
 from tests.unit.changes.slim.packages import FOO, fixture, make_wheel
 

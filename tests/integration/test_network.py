@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from cuwheel.errors import NetworkError, UnreadableError
+from cuwheel.errors import NetworkError
 from cuwheel.network import transfer
+from cuwheel_core.errors import UnreadableError
 from tests.fixtures import servers
 
 if TYPE_CHECKING:

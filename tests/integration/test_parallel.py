@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from cuwheel.errors import UnreadableError
 from cuwheel.support import process as process_module
+from cuwheel_core.errors import UnreadableError
 
 HERE = os.getpid()
 

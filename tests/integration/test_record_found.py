@@ -12,8 +12,8 @@ import pytest
 
 from cuwheel.building.recording import reader, recorder
 from cuwheel.building.recording.shims import RecordOptions
-from cuwheel.errors import UnreadableError
 from cuwheel.support import own_c
+from cuwheel_core.errors import UnreadableError
 from tests.integration.recording import WAYS, Bench, bench
 
 STARTER = Path(__file__).with_name("src") / "start_tool.c"

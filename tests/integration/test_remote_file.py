@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.device_code.survey import survey, survey_wheel
-from cuwheel.errors import CuwheelError, NetworkError
+from cuwheel.errors import NetworkError
 from cuwheel.network import client, transfer
 from cuwheel.network.remote import RemoteFile
 from cuwheel.network.transfer import Budget, OverBudgetError
 from cuwheel.wheel.file import WheelFile
+from cuwheel_core.errors import CuwheelError
 from tests.fixtures import servers
 
 if TYPE_CHECKING:

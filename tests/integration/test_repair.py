@@ -18,9 +18,10 @@ import pytest
 from cuwheel import api
 from cuwheel.cli import main
 from cuwheel.device_code.survey import survey
-from cuwheel.errors import CuwheelError, MalformedError, ToolError, UnsafeWheelError, UsageError
+from cuwheel.errors import ToolError, UsageError
 from cuwheel.support import process
 from cuwheel.wheel import record
+from cuwheel_core.errors import CuwheelError, MalformedError, UnsafeWheelError
 from tests.fixtures import compiled, small_wheel
 from tests.fixtures.wheels import wheel
 from tests.unit.changes.slim.packages import wrong_members

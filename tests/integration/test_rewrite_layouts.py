@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.changes.binaries.rewrite import slim_library
-from cuwheel.device_code.fatbin import CONTAINER
+from cuwheel_core.device_code.fatbin import CONTAINER
 from tests.fixtures import toolkits
 from tests.fixtures.damage import elf, patch
 from tests.unit.changes.binaries import engine

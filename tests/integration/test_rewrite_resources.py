@@ -15,10 +15,10 @@ import zstandard
 
 from cuwheel.changes.binaries import elf_references, payloads
 from cuwheel.changes.binaries.rewrite import slim_library
-from cuwheel.device_code import elf
-from cuwheel.device_code.fatbin import CONTAINER
-from cuwheel.errors import MalformedError
-from cuwheel.support.buffer import MemoryBuffer
+from cuwheel_core.device_code import elf
+from cuwheel_core.device_code.fatbin import CONTAINER
+from cuwheel_core.errors import MalformedError
+from cuwheel_core.support.buffer import MemoryBuffer
 from tests.integration.test_rewrite_layouts import LAYOUTS, SHARED, load, run_tool
 from tests.unit.changes.binaries import engine
 from tests.unit.changes.binaries.engine import container, entry, noise

@@ -16,7 +16,7 @@ from elftools.elf.elffile import ELFFile
 
 from cuwheel import api
 from cuwheel.changes.binaries.host_debug import strip_host_debug
-from cuwheel.errors import MalformedError
+from cuwheel_core.errors import MalformedError
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or not shutil.which("gcc") or not shutil.which("strip"), reason="needs gcc and strip"

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel import api
-from cuwheel.errors import MalformedError, UnavailableError, UsageError
+from cuwheel.errors import UnavailableError, UsageError
 from cuwheel.toolchains import toolchain
+from cuwheel_core.errors import MalformedError
 from tests.integration import toolchain_site as site
 
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel import api
-from cuwheel.errors import MalformedError, NetworkError, UnavailableError, UnreadableError, UsageError
+from cuwheel.errors import NetworkError, UnavailableError, UsageError
 from cuwheel.toolchains.request import ToolchainRequest
+from cuwheel_core.errors import MalformedError, UnreadableError
 from tests.integration import toolchain_site as site
 
 if TYPE_CHECKING:

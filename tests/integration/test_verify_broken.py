@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pytest
 
 from cuwheel import api
-from cuwheel.errors import UnreadableError, UnsafeWheelError, UsageError
+from cuwheel.errors import UsageError
 from cuwheel.facts import packages
 from cuwheel.report.answer import document_of
 from cuwheel.report.document import Heading
+from cuwheel_core.errors import UnreadableError, UnsafeWheelError
 from tests.fixtures.small_wheel import PYTHON, SUFFIX, Wheel, extension, library
 
 if TYPE_CHECKING:

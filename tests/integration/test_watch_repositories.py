@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel import api
-from cuwheel.errors import CuwheelError
+from cuwheel_core.errors import CuwheelError
 from tests.integration import build_projects
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from cuwheel.changes.binaries.rewrite import slim_library
 from cuwheel.changes.graft import host
 from cuwheel.changes.graft.subject import Subject
 from cuwheel.changes.stamp import guard, stamp
-from cuwheel.device_code import pe
 from cuwheel.device_code.description import Description
 from cuwheel.device_code.survey import survey
-from cuwheel.support.buffer import FileBuffer
+from cuwheel_core.device_code import pe
+from cuwheel_core.support.buffer import FileBuffer
 from tests.fixtures import cache, manifest, small_wheel
 from tests.fixtures import windows as by_hand
 from tests.fixtures.cache import UnavailableError

@@ -19,9 +19,9 @@ from cuwheel import api
 from cuwheel.changes.binaries import pe_references
 from cuwheel.changes.graft import host
 from cuwheel.changes.graft.subject import Subject
-from cuwheel.device_code import pe
 from cuwheel.machine.fleet import Refinement
-from cuwheel.support.buffer import FileBuffer
+from cuwheel_core.device_code import pe
+from cuwheel_core.support.buffer import FileBuffer
 from tests.fixtures import cache
 from tests.fixtures import cuobjdump as oracle
 from tests.fixtures.cache import UnavailableError

@@ -11,7 +11,7 @@ import cuwheel
 from cuwheel.building.answer import Job, Wheel
 from cuwheel.changes.repair.answer import RepairedWheel
 from cuwheel.verdicts.planning.plan import Job as PlanJob
-from cuwheel.verdicts.predict import Outcome
+from cuwheel_core.verdicts.predict import Outcome
 
 assert_type(cuwheel.__version__, str)
 

@@ -77,7 +77,11 @@ def test_what_every_verb_trusts_writes_runs_and_sends_is_said() -> None:
 @pytest.mark.parametrize("page", ["why/architecture.md", "why/contributing.md", "why/design.md"])
 def test_modules_that_a_page_names_exist(page: str) -> None:
     """A page that sends its reader to a module that was renamed is worse than none."""
-    there = {path.name for folder in ("src", "lab", "tests", "docs", "facts") for path in (ROOT / folder).rglob("*.py")}
+    there = {
+        path.name
+        for folder in ("src", "core", "lab", "tests", "docs", "facts")
+        for path in (ROOT / folder).rglob("*.py")
+    }
     named = re.findall(r"`[\w./]*?(\w+\.py)`", (ROOT / "docs" / page).read_text())
     assert set(named) - there == set()
 

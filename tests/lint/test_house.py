@@ -164,7 +164,8 @@ def test_the_rooms_are_drawn_in_the_order_that_is_checked() -> None:
     rows = [line for line in drawn.splitlines() if line.startswith("    ")]
     before = 0
     for layer in layers[1].splitlines()[::-1]:
-        rooms = re.findall(r"cuwheel\.(\w+)", layer)
+        if not (rooms := re.findall(r"cuwheel\.(\w+)", layer)):  # the core, which has a list of its own
+            continue
         found = [number for each in rooms for number, row in enumerate(rows) if re.search(rf"\s{each}(/|\s|$)", row)]
         assert len(found) >= len(rooms), f"not drawn: one of {rooms}"
         assert before <= min(found), f"too high: {rooms}"

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 SRC = Path(cuwheel.__file__).parent
 LAB = SRC.parents[1] / "lab" / "src" / "cuwheel_lab"
+CORE = SRC.parents[1] / "core" / "src" / "cuwheel_core"
 # Who writes to a stream that a person or a service reads, each time through `printable` or nothing but own words.
 WRITERS = ("cli/streams.py", "report/terminal.py", "support/log.py", "proving/onsite/main.py")
 # Programs of their own, whose stream another of our programs reads.
@@ -56,7 +57,7 @@ def _parts(node: ast.expr) -> list[ast.expr]:
 def test_few_modules_write_to_streams() -> None:
     found = [
         f"{name}:{line} {called}"
-        for house in (SRC, LAB)
+        for house in (SRC, LAB, CORE)
         for path in sorted(house.rglob("*.py"))
         if (name := path.relative_to(house).as_posix()) not in (*WRITERS, *ASKED, *OWN_WORDS)
         for line, called, _safe in writes(path.read_text("utf-8"))
@@ -73,8 +74,11 @@ def test_they_make_it_printable() -> None:
 
 
 def test_texts_are_escaped_in_one_place() -> None:
-    found = {path for path in SRC.rglob("*.py") if ESCAPES.search(path.read_text("utf-8"))}
-    assert sorted(path.relative_to(SRC).as_posix() for path in found) == sorted(ESCAPED_IN)
+    houses = (SRC, CORE)
+    found = [
+        (house, path) for house in houses for path in house.rglob("*.py") if ESCAPES.search(path.read_text("utf-8"))
+    ]
+    assert sorted(path.relative_to(house).as_posix() for house, path in found) == sorted(ESCAPED_IN)
 
 
 def test_the_check_itself_can_fail() -> None:

@@ -17,7 +17,7 @@ from tests.fixtures import cuobjdump
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.device_code.libraries import Library
+    from cuwheel_core.device_code.libraries import Library
 
 # kind, architecture, PTX ISA ("" for others), compressed
 Key: TypeAlias = "tuple[str, str, str, bool]"

@@ -12,10 +12,10 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 
 from cuwheel.device_code.survey import survey
-from cuwheel.facts import versions
+from cuwheel_core.facts import versions
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Library
+    from cuwheel_core.device_code.libraries import Library
 
 BIN = Path(__file__).parents[1] / "fixtures" / "bin"
 ELF = [path for path in sorted(BIN.iterdir()) if path.read_bytes()[:4] == b"\x7fELF" and path.suffix != ".cubin"]

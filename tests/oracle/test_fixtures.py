@@ -15,7 +15,7 @@ from tests.oracle import libraries
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.device_code.libraries import Library
+    from cuwheel_core.device_code.libraries import Library
 
 pytestmark = pytest.mark.usefixtures("_cuobjdump")
 Key: TypeAlias = "tuple[str, str, str, bool, bool]"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from importlib import resources
 
-from cuwheel.facts import versions
 from cuwheel.facts.tables import tables
+from cuwheel_core.facts import versions
 
 
 def test_the_table_is_auditwheels() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from cuwheel.device_code.survey import survey
-from cuwheel.facts import gpus
-from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
-from cuwheel.verdicts import judge, predict
+from cuwheel.verdicts import judge
+from cuwheel_core.facts import gpus
+from cuwheel_core.facts.arch import Capability
+from cuwheel_core.verdicts import predict
 from tests.oracle import packages
 
 pytestmark = pytest.mark.download

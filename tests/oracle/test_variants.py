@@ -17,12 +17,13 @@ from variantlib.variants_json import VariantsJson
 import cuwheel
 from cuwheel.changes.stamp import variants
 from cuwheel.device_code.survey import survey
-from cuwheel.facts import toolkits, versions
-from cuwheel.facts.arch import Capability
 from cuwheel.network import venvs
-from cuwheel.verdicts import judge, predict, variant_reach
+from cuwheel.verdicts import judge, variant_reach
 from cuwheel.verdicts.verdict import ORDER
 from cuwheel.wheel.file import WheelFile
+from cuwheel_core.facts import toolkits, versions
+from cuwheel_core.facts.arch import Capability
+from cuwheel_core.verdicts import predict
 from tests.fixtures import servers
 from tests.fixtures.small_wheel import Wheel
 from tests.unit.changes.slim.packages import fixture
@@ -30,7 +31,7 @@ from tests.unit.changes.slim.packages import fixture
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.device_code.libraries import Survey
+    from cuwheel.device_code.contents import Survey
     from cuwheel.wheel.variant import VariantSet
 
 pytestmark = pytest.mark.oracle

@@ -13,8 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cuwheel.device_code import wheel_facts
-from cuwheel.errors import CuwheelError
-from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
 from cuwheel.report import terminal
 from cuwheel.report.answer import document_of
@@ -22,6 +20,8 @@ from cuwheel.report.inspect import answer_of
 from cuwheel.verdicts import judge
 from cuwheel.verdicts.verdict import Check, targets_of
 from cuwheel.wheel.file import WheelFile
+from cuwheel_core.errors import CuwheelError
+from cuwheel_core.facts.arch import Capability
 from tests.fixtures.small_wheel import Wheel
 from tests.property.test_proof_hostile import ANY, places
 

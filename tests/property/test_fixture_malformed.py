@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.device_code.survey import survey
-from cuwheel.errors import CuwheelError, UnsafeWheelError
+from cuwheel_core.errors import CuwheelError, UnsafeWheelError
 from tests.fixtures import malformed, manifest
 from tests.fixtures.damage import wheel
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from cuwheel.device_code.libraries import Survey
+    from cuwheel.device_code.contents import Survey
     from tests.fixtures.damage.patch import Case
 
 SECONDS = 5.0  # of the processor; the slowest takes a tenth of it, a loop takes for ever

@@ -15,7 +15,7 @@ from tests.fixtures import manifest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.device_code.libraries import Library
+    from cuwheel_core.device_code.libraries import Library
 
 Row: TypeAlias = "tuple[str, str, int | None, int | None, int | None]"
 

@@ -8,8 +8,8 @@ from typing import TypeAlias
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cuwheel.device_code import fatbin, library
-from cuwheel.errors import CuwheelError
+from cuwheel_core.device_code import fatbin, library
+from cuwheel_core.errors import CuwheelError
 from tests.fixtures import manifest
 from tests.fuzz.harness import CountingBuffer
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.device_code import library
 from cuwheel.device_code.survey import survey
-from cuwheel.errors import CuwheelError
-from cuwheel.wheel.zip_reader import ZipReader
+from cuwheel_core.device_code import library
+from cuwheel_core.errors import CuwheelError
+from cuwheel_core.wheel.zip_reader import ZipReader
 from tests.fixtures import manifest
 from tests.fixtures.damage import elf, fatbin
 from tests.fuzz.harness import CountingBuffer

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cuwheel.device_code import fatbin, library
-from cuwheel.device_code.libraries import Compression
-from cuwheel.support.buffer import MemoryBuffer
+from cuwheel_core.device_code import fatbin, library
+from cuwheel_core.device_code.libraries import Compression
+from cuwheel_core.support.buffer import MemoryBuffer
 from tests.fixtures import cache, cuobjdump, manifest
 from tests.gpu import assemble
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.device_code.libraries import Library
+    from cuwheel_core.device_code.libraries import Library
 
 BARE = next(fixture for fixture in manifest.load() if fixture.file == "bare-130.fatbin")
 

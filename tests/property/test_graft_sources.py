@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cuwheel
-from cuwheel.device_code.library import read_library
-from cuwheel.support.buffer import FileBuffer
+from cuwheel_core.device_code.library import read_library
+from cuwheel_core.support.buffer import FileBuffer
 from tests.fixtures import cache, grafts
 from tests.fixtures.grafts import LIST, Recipe
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cuwheel.device_code import library
-from cuwheel.device_code.fatbin import MAGIC
 from cuwheel.device_code.survey import survey
-from cuwheel.errors import CuwheelError
-from cuwheel.support.buffer import MemoryBuffer, occurrences
+from cuwheel_core.device_code import library
+from cuwheel_core.device_code.fatbin import MAGIC
+from cuwheel_core.errors import CuwheelError
+from cuwheel_core.support.buffer import MemoryBuffer, occurrences
 from tests.unit.device_code import build
 
 if TYPE_CHECKING:

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cuwheel.facts import gpus, toolkits, versions
-from cuwheel.facts.arch import Arch, Capability
-from cuwheel.machine.fleet import Jit, Machine
-from cuwheel.verdicts.choice import serves
+from cuwheel.machine.fleet import Machine
 from cuwheel.verdicts.planning import planner
 from cuwheel.verdicts.planning.plan import PlanOptions
+from cuwheel_core.facts import gpus, toolkits, versions
+from cuwheel_core.facts.arch import Arch, Capability
+from cuwheel_core.verdicts.choice import serves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.facts.rows.toolkits import Toolkit
+    from cuwheel_core.facts.rows.toolkits import Toolkit
+    from cuwheel_core.verdicts.device import Jit
 
 CAPABILITIES = [str(each) for each in gpus.current_capabilities()]
 VERSIONS = [row.version for row in toolkits.all_toolkits()]

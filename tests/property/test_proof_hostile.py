@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cuwheel.device_code import description
-from cuwheel.errors import CuwheelError
 from cuwheel.proving import proof
 from cuwheel.report import answer, terminal
+from cuwheel_core.errors import CuwheelError
 from tests.unit.proving import proofs
 
 WHOLE = proofs.proof(proofs.wheel(proofs.check(), proofs.check("b", "failed"), agreement="open"), succeeded=False)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cuwheel.building.recording import calls, command, reader, session
-from cuwheel.errors import CuwheelError
+from cuwheel_core.errors import CuwheelError
 
 _NAMES = ("event", "id", "pid", "began", "ended", "tool", "name", "program", "words", "ran", "cwd", "changed", "unset")
 _MORE = ("status", "signal", "errno", "memory", "stdout", "phases", "response_files", "searched", "hit", "parent")

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from cuwheel.building.recording import calls
 from cuwheel.cli import main
-from cuwheel.errors import ConfigurationError, CuwheelError
+from cuwheel.errors import ConfigurationError
 from cuwheel.support import process
+from cuwheel_core.errors import CuwheelError
 from cuwheel_lab.measuring import matrix
 
 TEXT = st.text(max_size=12) | st.sampled_from(

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from cuwheel.changes.binaries import rewrite
 from cuwheel.changes.binaries.rewrite import slim_library
-from cuwheel.device_code import elf
-from cuwheel.errors import CuwheelError, MalformedError
-from cuwheel.support.buffer import MemoryBuffer
+from cuwheel_core.device_code import elf
+from cuwheel_core.errors import CuwheelError, MalformedError
+from cuwheel_core.support.buffer import MemoryBuffer
 from tests.fixtures import manifest
 from tests.property.test_fixture_mutations import PATCHES, Patch, mutated
 from tests.unit.changes.binaries import engine

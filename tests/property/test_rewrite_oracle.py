@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cuwheel.changes.binaries.rewrite import slim_library
-from cuwheel.errors import CuwheelError
+from cuwheel_core.errors import CuwheelError
 from tests.fixtures.damage import elf
 from tests.fixtures.damage.patch import get, put
 from tests.integration.test_rewrite_layouts import expected

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from cuwheel.changes.binaries import pe_references
 from cuwheel.changes.binaries.rewrite import slim_library
-from cuwheel.device_code import pe
-from cuwheel.errors import CuwheelError
-from cuwheel.support.buffer import MemoryBuffer
+from cuwheel_core.device_code import pe
+from cuwheel_core.errors import CuwheelError
+from cuwheel_core.support.buffer import MemoryBuffer
 from tests.fixtures import manifest, windows
 from tests.fixtures.damage import pe as damage
 from tests.fixtures.windows import Dll

@@ -8,16 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cuwheel.changes.stamp import variants
-from cuwheel.facts import toolkits, versions
 from cuwheel.facts.tables import tables
 from cuwheel.verdicts import judge, variant_reach, variant_values
-from cuwheel.verdicts.predict import GOOD
 from cuwheel.wheel.variant import Variant, is_label
+from cuwheel_core.facts import toolkits, versions
+from cuwheel_core.verdicts.predict import GOOD
 from tests.unit.verdicts.subjects import library, survey
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Compression, Survey
-    from cuwheel.facts.arch import Capability
+    from cuwheel.device_code.contents import Survey
+    from cuwheel_core.device_code.libraries import Compression
+    from cuwheel_core.facts.arch import Capability
 
 TAGS = (
     "cp312-cp312-manylinux_2_28_x86_64",

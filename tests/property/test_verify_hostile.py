@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cuwheel.device_code.survey import survey
-from cuwheel.errors import CuwheelError
 from cuwheel.proving import checks, wheel_rules
 from cuwheel.proving.runner.output import HEAD, TAIL, Bounded, Search, shown
 from cuwheel.verdicts.wheel_tags import WheelSubject
 from cuwheel.wheel.file import WheelFile
+from cuwheel_core.errors import CuwheelError
 from tests.fixtures.small_wheel import Wheel
 
 SOUND = Wheel(files={"subject/__init__.py": "x = 1\n" * 50, "subject/deep/data.bin": bytes(range(256)) * 4})

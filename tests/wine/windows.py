@@ -20,9 +20,9 @@ from packaging.requirements import Requirement
 
 from cuwheel.building.recording import shims
 from cuwheel.delivery import candidates
-from cuwheel.errors import CuwheelError
 from cuwheel.network import client, settings, transfer
 from cuwheel.support import files, process
+from cuwheel_core.errors import CuwheelError
 from tests.fixtures import cache
 from tests.gpu.runner import unpack
 

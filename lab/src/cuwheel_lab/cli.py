@@ -9,7 +9,7 @@ from cuwheel.cli import places, values
 from cuwheel.cli.common import FOR, HTML, cluster
 from cuwheel.cli.options import Command, Conflict, Option, group, request_of
 from cuwheel.errors import UsageError
-from cuwheel.support import limited
+from cuwheel_core.support import bounded
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -31,7 +31,7 @@ def counts(text: str) -> tuple[int, ...]:
 def chance(text: str) -> float:
     """Above 0 and below 1, also in percent."""
     cleaned = text.strip()
-    value = (limited.real(cleaned.removesuffix("%")) or 0.0) / (100 if cleaned.endswith("%") else 1)
+    value = (bounded.real(cleaned.removesuffix("%")) or 0.0) / (100 if cleaned.endswith("%") else 1)
     if not 0 < value < 1:
         raise values.wrong(text, "a rate above 0 and below 1, such as 0.05 or 5%")
     return value

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 import pytest
 from campaigns import header, written
 
-from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
+from cuwheel.errors import NewerSchemaError
+from cuwheel_core.errors import MalformedError, UnreadableError
 from cuwheel_lab.measuring import analysis, journal
 from cuwheel_lab.measuring.journal import Line
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from tests.fixtures.lab_files import CASE_4
 
-from cuwheel.errors import ConfigurationError, UnreadableError
+from cuwheel.errors import ConfigurationError
+from cuwheel_core.errors import UnreadableError
 from cuwheel_lab.measuring import axes, matrix
 
 

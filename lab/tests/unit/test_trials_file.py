@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.fixtures.lab_files import CASE_3
 
-from cuwheel.errors import ConfigurationError, UnreadableError, UsageError
+from cuwheel.errors import ConfigurationError, UsageError
+from cuwheel_core.errors import UnreadableError
 from cuwheel_lab.measuring import campaign, trials_file
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from cuwheel.report.gpus import Gpus
     from cuwheel.report.inspect import Inspect
     from cuwheel.report.toolkits import Toolkits
-    from cuwheel.support.finding import Finding
     from cuwheel.verdicts.examination import Doctor
     from cuwheel.verdicts.planning.plan import Plan
     from cuwheel.verdicts.verdict import Check
+    from cuwheel_core.support.finding import Finding
 
 
 def doctor(*, on: Machines = (), env: Path | None = None, needs: Sequence[str] = ()) -> Doctor:
@@ -42,17 +42,17 @@ def doctor(*, on: Machines = (), env: Path | None = None, needs: Sequence[str] =
 
 def gpus(*names: str) -> Gpus:
     """List the GPUs that names, parts of names or capabilities mean; all of them without one."""
-    from cuwheel.facts import gpus as table
     from cuwheel.report import gpus as report
+    from cuwheel_core.facts import gpus as table
 
     return report.answer_of([gpu for name in names for gpu in table.look_up(name)] if names else table.all_gpus())
 
 
 def toolkits(*wanted: str, compiles: str | None = None) -> Toolkits:
     """List what is known of CUDA versions: those asked for, or all; with a target only those that compile for it."""
-    from cuwheel.facts import toolkits as table
     from cuwheel.report import toolkits as report
-    from cuwheel.verdicts import choice
+    from cuwheel_core.facts import toolkits as table
+    from cuwheel_core.verdicts import choice
 
     found = [table.find_release(version) for version in wanted] if wanted else table.all_releases()
     return report.answer_of(choice.releases_compiling(found, compiles) if compiles else found)
@@ -128,10 +128,10 @@ def check(
     `cluster`: whose workers read the files. `max_size`: each has at most so many bytes. `archs`: each is for exactly
     these architectures (`sm_90`, `compute_90`).
     """
-    from cuwheel.facts.arch import Arch
     from cuwheel.machine import fleet
     from cuwheel.verdicts.judge import judge_all
     from cuwheel.verdicts.verdict import Check, targets_of
+    from cuwheel_core.facts.arch import Arch
 
     env = environment_folder(env)
     machines = fleet.machines_asked_for(on, refine, env=env)
@@ -162,8 +162,8 @@ def check(
 
 def _downloaded_for(machines: Sequence[Machine], target: str | Path, platform: str | None) -> str | Path:
     """The wheel that an installer on these machines would take; where there is none, that of here, which says why."""
-    from cuwheel.errors import UnknownNameError
     from cuwheel.verdicts import wheel_tags
+    from cuwheel_core.errors import UnknownNameError
 
     if not platform and (place := wheel_tags.place_to_ask_for(machines)) != (None, None):
         with contextlib.suppress(UnknownNameError):

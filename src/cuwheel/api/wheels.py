@@ -233,7 +233,7 @@ def cache(request: CacheRequest) -> Cache:
 
         from cuwheel.building.config import find_configuration
         from cuwheel.errors import UsageError
-        from cuwheel.support.wording import read_size
+        from cuwheel_core.support.wording import read_size
 
         limit = read_size(find_configuration(Path(), None, {}).table.cache_limit)
         if limit is None:

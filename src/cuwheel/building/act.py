@@ -17,12 +17,12 @@ from cuwheel.building.jobs import job_answer
 from cuwheel.building.values import BuildPlan, DecidedJob, JobResult
 from cuwheel.changes.stamp import stamp, variants
 from cuwheel.device_code.survey import survey
-from cuwheel.errors import CuwheelError, UnreadableError
 from cuwheel.support import log, system_calls
 from cuwheel.support.files import sha256
 from cuwheel.support.finding import finding
 from cuwheel.toolchains import lock
 from cuwheel.toolchains.archives import Supply
+from cuwheel_core.errors import CuwheelError, UnreadableError
 
 if TYPE_CHECKING:
     from cuwheel.building.job_run import PlacedWheels

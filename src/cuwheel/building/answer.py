@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct, field
 
 from cuwheel.building.recording.calls import Call, CallState, Record, ToolKind, parse_call, source_of
-from cuwheel.facts.arch import Arch, machine_code_first
 from cuwheel.support.answer import Answer
-from cuwheel.support.finding import Cause, Finding
+from cuwheel.support.cause import Cause
 from cuwheel.toolchains.toolchain import Archive, HostCompiler, Setting, Toolchain
 from cuwheel.verdicts.planning.plan import Job as PlanJob
 from cuwheel.verdicts.planning.plan import NotServed, Served
 from cuwheel.wheel.variant import VariantSet
+from cuwheel_core.facts.arch import Arch, machine_code_first
+from cuwheel_core.support.finding import Finding
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Survey
+    from cuwheel.device_code.contents import Survey
 
 # `resumed`: an earlier run had made it. `refused`: made, and stopped by the gate. `skipped`: not begun; `reason` says
 # why. `planned`: a dry run.

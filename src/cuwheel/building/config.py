@@ -17,8 +17,10 @@ from packaging.utils import canonicalize_name
 
 from cuwheel.building import tables
 from cuwheel.building.tables import GuardTable, Table
-from cuwheel.errors import ConfigurationError, UnknownNameError, UsageError
-from cuwheel.support import codec, limited, log, wording
+from cuwheel.errors import ConfigurationError, UsageError
+from cuwheel.support import codec, limited, log
+from cuwheel_core.errors import UnknownNameError
+from cuwheel_core.support import bounded, wording
 
 FILE = "cuwheel.toml"
 PYPROJECT = "pyproject.toml"
@@ -213,7 +215,7 @@ def _typed(text: str, hint: Any, key: str) -> Any:  # noqa: ANN401
     if bool in kinds and text.lower() in ("true", "false"):
         return text.lower() == "true"
     if kinds & {int, float}:
-        found = limited.real(text) if float in kinds else limited.whole(text)
+        found = bounded.real(text) if float in kinds else bounded.whole(text)
         return text if found is None else found
     return text
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from cuwheel.building.tables import BACKENDS, Table
 from cuwheel.errors import UsageError
-from cuwheel.facts import toolkits, versions
 from cuwheel.facts.tables import tables
 from cuwheel.support import log
 from cuwheel.toolchains.toolchain import Toolchain, nvcc_of
-from cuwheel.verdicts.wheel_tags import platform_of
+from cuwheel_core.facts import toolkits, versions
+from cuwheel_core.wheel.platforms import platform_of
 
 if TYPE_CHECKING:
     from cuwheel.building.values import DecidedJob

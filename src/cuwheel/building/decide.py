@@ -16,8 +16,8 @@ from cuwheel.building.answer import bare_answer
 from cuwheel.building.environment import torch_release
 from cuwheel.building.tables import BACKENDS
 from cuwheel.building.values import BuildPlan, JobResult, Problem
-from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
-from cuwheel.facts import services, toolkits
+from cuwheel.errors import UsageError
+from cuwheel.facts import services
 from cuwheel.machine import fleet
 from cuwheel.support import log
 from cuwheel.toolchains import provide
@@ -25,6 +25,8 @@ from cuwheel.toolchains.request import toolkit_from
 from cuwheel.toolchains.store import open_store
 from cuwheel.verdicts.planning import plans
 from cuwheel.verdicts.planning.plan import ALL
+from cuwheel_core.errors import CuwheelError, MalformedError, UnreadableError
+from cuwheel_core.facts import toolkits
 
 if TYPE_CHECKING:
     from cuwheel.building.request import BuildRequest

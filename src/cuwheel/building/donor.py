@@ -19,18 +19,19 @@ from cuwheel.changes.graft.subject import Subject
 from cuwheel.device_code import target
 from cuwheel.device_code.description import Description, Tools
 from cuwheel.device_code.survey import survey
-from cuwheel.errors import MalformedError, UsageError
-from cuwheel.facts import versions
-from cuwheel.facts.arch import Arch
+from cuwheel.errors import UsageError
 from cuwheel.facts.tables import tables
 from cuwheel.machine.world import World
 from cuwheel.support import log
 from cuwheel.toolchains.providers import index
 from cuwheel.wheel.file import WheelFile
+from cuwheel_core.errors import MalformedError
+from cuwheel_core.facts import versions
+from cuwheel_core.facts.arch import Arch
 
 if TYPE_CHECKING:
     from cuwheel.changes.graft.request import GraftRequest
-    from cuwheel.device_code.libraries import Library
+    from cuwheel_core.device_code.libraries import Library
 
 
 @contextlib.contextmanager

@@ -19,15 +19,16 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name
 
 from cuwheel.building import workspace
 from cuwheel.building.values import DecidedJob
-from cuwheel.errors import CuwheelError, MalformedError, ToolError, UnavailableError, UsageError
+from cuwheel.errors import ToolError, UnavailableError, UsageError
 from cuwheel.facts import torch
 from cuwheel.network import client, venvs
 from cuwheel.support import files, limited, masking, process
 from cuwheel.toolchains import archives, toolchain
 from cuwheel.toolchains.archives import Supply
 from cuwheel.toolchains.toolchain import Archive, Installed
-from cuwheel.wheel.metadata import distributions, site_packages
 from cuwheel.wheel.requirements import parse
+from cuwheel_core.errors import CuwheelError, MalformedError
+from cuwheel_core.wheel.metadata import distributions, site_packages
 
 if TYPE_CHECKING:
     from build import ProjectBuilder

@@ -16,24 +16,26 @@ from cuwheel.building import gate_code, gate_units
 from cuwheel.building.gate_units import DEBUG, Case
 from cuwheel.building.values import GateRequest, GateResult
 from cuwheel.device_code.survey import survey
-from cuwheel.facts import packages as facts_packages
-from cuwheel.facts import versions
-from cuwheel.facts.arch import Arch, machine_code_first
-from cuwheel.support import wording
-from cuwheel.support.finding import Fix, finding, gravest_first
-from cuwheel.support.finding import examine as examine_checks
-from cuwheel.support.wording import file_name, first_few, size
+from cuwheel.support.finding import finding
 from cuwheel.verdicts import library_rules, wheel_tags
 from cuwheel.verdicts.judge import judge_all
 from cuwheel.verdicts.wheel_tags import WheelSubject
 from cuwheel.wheel.file import WheelFile
+from cuwheel_core.facts import cuda_libraries as facts_packages
+from cuwheel_core.facts import versions
+from cuwheel_core.facts.arch import Arch, machine_code_first
+from cuwheel_core.support import wording
+from cuwheel_core.support.finding import Fix, gravest_first
+from cuwheel_core.support.finding import examine as examine_checks
+from cuwheel_core.support.wording import file_name, first_few, size
 
 if TYPE_CHECKING:
     from cuwheel.building.tables import GateTable
-    from cuwheel.device_code.libraries import Library, Platform, Survey
+    from cuwheel.device_code.contents import Survey
     from cuwheel.machine.fleet import Machine
-    from cuwheel.support.finding import Finding, RuleFunction
     from cuwheel.verdicts.verdict import Verdict
+    from cuwheel_core.device_code.libraries import Library, Platform
+    from cuwheel_core.support.finding import Finding, RuleFunction
 
 
 # May the wheel go out: size, libraries it needs or holds, the C library, paths of this machine?

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from cuwheel.building import gate_units
 from cuwheel.building.gate_units import DEBUG, Case, Unit, containers_of, joined
 from cuwheel.building.recording.calls import Call, is_trial, parse_call, summarize_call
-from cuwheel.facts import packages, toolkits, versions
-from cuwheel.facts.arch import Arch, machine_code_first
-from cuwheel.support.finding import Finding, finding
-from cuwheel.support.wording import file_name, first_few
+from cuwheel.support.finding import finding
+from cuwheel_core.facts import cuda_libraries, toolkits, versions
+from cuwheel_core.facts.arch import Arch, machine_code_first
+from cuwheel_core.support.wording import file_name, first_few
 
 if TYPE_CHECKING:
     from cuwheel.building.values import GateRequest
-    from cuwheel.facts.rows.toolkits import Toolkit
+    from cuwheel_core.facts.rows.toolkits import Toolkit
+    from cuwheel_core.support.finding import Finding
 
 
 # Why a wheel is not as planned: what the compiler calls of its build say.
@@ -313,7 +314,7 @@ def linked_with_other_cuda(case: Case) -> Iterator[Finding]:
     major = versions.major(case.wanted.cuda)
     for library in case.libraries:
         for name in library.needed:
-            majors = packages.library_majors(name)
+            majors = cuda_libraries.library_majors(name)
             if majors and major not in majors:
                 named = " or ".join(map(str, majors))
                 yield finding(

@@ -17,21 +17,23 @@ from msgspec.structs import replace
 from cuwheel.building.answer import Listed
 from cuwheel.building.recording import options, words
 from cuwheel.building.values import GateRequest
-from cuwheel.device_code import cubin, elf, fatbin, limits, registration, source
+from cuwheel.device_code import source
+from cuwheel.device_code.contents import Survey
 from cuwheel.device_code.demangle import demangled
-from cuwheel.device_code.libraries import Container, DeviceCode, Library, Survey, Symbols
-from cuwheel.device_code.sections import FATBIN_SECTIONS
-from cuwheel.errors import CuwheelError, MalformedError
-from cuwheel.facts import toolkits
-from cuwheel.facts.arch import Arch, machine_code_first
 from cuwheel.support import log, quoting
-from cuwheel.support.buffer import Buffer, FileBuffer
-from cuwheel.support.wording import file_name
+from cuwheel_core.device_code import cubin, elf, fatbin, limits, registration
+from cuwheel_core.device_code.libraries import Container, DeviceCode, Library, Symbols
+from cuwheel_core.device_code.sections import FATBIN_SECTIONS
+from cuwheel_core.errors import CuwheelError, MalformedError
+from cuwheel_core.facts import toolkits
+from cuwheel_core.facts.arch import Arch, machine_code_first
+from cuwheel_core.support.buffer import Buffer, FileBuffer
+from cuwheel_core.support.wording import file_name
 
 if TYPE_CHECKING:
     from cuwheel.building.recording.calls import Call, Record
     from cuwheel.building.recording.options import Option
-    from cuwheel.device_code.fatbin import RawEntry
+    from cuwheel_core.device_code.fatbin import RawEntry
 
 
 # Device code that came out of a static archive: told by its bytes, never by its looks.

@@ -29,23 +29,27 @@ from cuwheel.changes.repair.act import execute
 from cuwheel.changes.repair.decide import decide
 from cuwheel.changes.repair.request import RepairRequest
 from cuwheel.changes.stamp import guard, stamp
-from cuwheel.device_code.libraries import Platform, Survey
 from cuwheel.device_code.survey import survey
-from cuwheel.errors import CuwheelError, MalformedError, ToolError, ToolTimeoutError, UnreadableError
+from cuwheel.errors import ToolError, ToolTimeoutError
 from cuwheel.machine import fleet
 from cuwheel.machine.system import TEGRA_RELEASE
 from cuwheel.machine.world import World
-from cuwheel.support import codec, files, log, masking, process, system_calls, wording
-from cuwheel.support.finding import Finding, finding
+from cuwheel.support import codec, files, log, masking, process, system_calls
+from cuwheel.support.finding import finding
 from cuwheel.toolchains import store as store_
 from cuwheel.toolchains import toolchain
 from cuwheel.wheel import file
 from cuwheel.wheel.file import WheelFile
+from cuwheel_core.device_code.libraries import Platform
+from cuwheel_core.errors import CuwheelError, MalformedError, UnreadableError
+from cuwheel_core.support import wording
 
 if TYPE_CHECKING:
     from cuwheel.building.recording.calls import Record
     from cuwheel.building.recording.session import Session
+    from cuwheel.device_code.contents import Survey
     from cuwheel.machine.fleet import Machine
+    from cuwheel_core.support.finding import Finding
 
     BuildFunction: TypeAlias = Callable[[DecidedJob, BuildPlan, PackageSource], Built]
 

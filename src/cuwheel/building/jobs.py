@@ -19,20 +19,24 @@ from cuwheel.building import crossing, tables, workspace
 from cuwheel.building.answer import Job, Outcome, tools_of
 from cuwheel.building.values import BuildPlan, DecidedJob, Project, Tree
 from cuwheel.device_code.description import BuildRecord
-from cuwheel.errors import CuwheelError, UnavailableError, UsageError
-from cuwheel.facts import spellings, toolkits, versions
-from cuwheel.facts.arch import Arch
+from cuwheel.errors import UnavailableError, UsageError
+from cuwheel.facts import spellings, toolchain_parts
 from cuwheel.machine import system
 from cuwheel.network import venvs
 from cuwheel.support import codec, files, limited, masking, process
-from cuwheel.support.finding import Finding, finding
+from cuwheel.support.finding import finding
 from cuwheel.toolchains.toolchain import Toolchain, command_where_toolkit_is
 from cuwheel.version import __version__
+from cuwheel_core.errors import CuwheelError
+from cuwheel_core.facts import versions
+from cuwheel_core.facts.arch import Arch
+from cuwheel_core.support import bounded
 
 if TYPE_CHECKING:
     from cuwheel.building.tables import Naming, Table
     from cuwheel.network.venvs import Python
     from cuwheel.verdicts.planning.plan import Job as PlanJob
+    from cuwheel_core.support.finding import Finding
 
 # How fast it is built, and how the network is reached: no part of what comes out.
 _NO_INPUT = frozenset(("MAX_JOBS", "NVCC_THREADS", "CMAKE_BUILD_PARALLEL_LEVEL", "CARGO_BUILD_JOBS", "USER", "LOGNAME"))
@@ -265,7 +269,7 @@ def serves(wheel: str, python: str) -> bool:
         tags = limited.wheel_file(wheel)[3]
     except InvalidWheelFilename:
         return False
-    version = [limited.digits(part) for part in python.split(".")]
+    version = [bounded.digits(part) for part in python.split(".")]
     known: set[Tag] = set()
     for platform in {tag.platform for tag in tags}:
         known.update(cpython_tags(version, platforms=[platform]))
@@ -390,9 +394,9 @@ def build_tool_requirements(
         # The version that is asked for; empty where what was found will do.
         kinds = {each.suffix or "plain" for each in archs}
         wanted = [
-            toolkits.find_cmake_spelling(kind).since
+            toolchain_parts.find_cmake_spelling(kind).since
             for kind in kinds
-            if found is None or not toolkits.cmake_takes(found, kind)
+            if found is None or not toolchain_parts.cmake_takes(found, kind)
         ]
         if minimum and not (found and versions.at_least(found, minimum)):
             wanted.append(minimum)

@@ -24,7 +24,7 @@ from cuwheel.building.tables import Table
 from cuwheel.building.values import BuildPlan, Built, DecidedJob, JobResult, Problem, Project, Tree
 from cuwheel.clusters import engine
 from cuwheel.clusters.task import Answer, Done, Task
-from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
+from cuwheel.errors import UsageError
 from cuwheel.machine import system
 from cuwheel.machine.fleet import Machine
 from cuwheel.network import cluster_access
@@ -32,11 +32,12 @@ from cuwheel.support import codec, files, log
 from cuwheel.toolchains import lock
 from cuwheel.toolchains.store import open_store
 from cuwheel.verdicts.planning import plan as plan_values
+from cuwheel_core.errors import CuwheelError, MalformedError, UnreadableError
 
 if TYPE_CHECKING:
     from cuwheel.clusters.engine import Engine
-    from cuwheel.support.finding import Finding
     from cuwheel.verdicts.planning.plan import Job as PlanJob
+    from cuwheel_core.support.finding import Finding
 
 SOURCE, LOCK, LOG, RECORD = "source.tar", "cuwheel.lock", "log.txt", "record.tar"
 JOB_FUNCTION, SHARE_FUNCTION = f"{__name__}:build_job_here", f"{__name__}:compile_share_here"

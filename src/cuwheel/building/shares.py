@@ -21,17 +21,20 @@ from cuwheel.building.recording import reader
 from cuwheel.building.recording.words import without_archs
 from cuwheel.building.values import BuildPlan, Built, DecidedJob, Problem
 from cuwheel.device_code.description import Description
-from cuwheel.errors import CuwheelError, UnreadableError
-from cuwheel.facts import spellings, toolkits
-from cuwheel.support import codec, files, log, wording
-from cuwheel.support.finding import Finding, finding
+from cuwheel.facts import spellings
+from cuwheel.support import codec, files, log
+from cuwheel.support.finding import finding
 from cuwheel.version import __version__
+from cuwheel_core.errors import CuwheelError, UnreadableError
+from cuwheel_core.facts import toolkits
+from cuwheel_core.support import wording
+from cuwheel_core.support.finding import Finding
 
 if TYPE_CHECKING:
     from cuwheel.building.environment import PackageSource
     from cuwheel.building.request import BuildRequest
-    from cuwheel.facts.arch import Arch
     from cuwheel.verdicts.planning.plan import Job as PlanJob
+    from cuwheel_core.facts.arch import Arch
 
 
 _FOLDER, _NOTE = "shares", "share.json"

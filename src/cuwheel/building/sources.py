@@ -17,29 +17,26 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
 from cuwheel.building.values import Project, Tree
 from cuwheel.device_code.target import is_pinned
-from cuwheel.errors import (
-    CuwheelError,
-    MalformedError,
-    MissingExtraError,
-    NetworkError,
-    UnknownNameError,
-    UnreadableError,
-    UsageError,
-)
+from cuwheel.errors import MissingExtraError, NetworkError, UsageError
 from cuwheel.network import addresses, resolver, transfer, venvs
-from cuwheel.support import codec, files, limited, log, process, system_calls, wording
+from cuwheel.support import codec, files, log, process, system_calls
 from cuwheel.support.confined import place_of_member, unpack_member
-from cuwheel.support.finding import Finding, finding
+from cuwheel.support.finding import finding
 from cuwheel.toolchains import archives, store
 from cuwheel.toolchains.store import NO_SPACE, Store
-from cuwheel.wheel import metadata
+from cuwheel_core.errors import CuwheelError, MalformedError, UnknownNameError, UnreadableError
+from cuwheel_core.support import bounded, opening, wording
+from cuwheel_core.wheel import metadata
+
+if TYPE_CHECKING:
+    from cuwheel_core.support.finding import Finding
 
 # git, asked about the repository of a folder and of no other.
 
@@ -276,7 +273,7 @@ def survey_source(folder: Path, asked: str, without: Sequence[Path]) -> Tree:
         repository=commit is not None,
         commit=(commit or "").strip(),
         described=(_git(folder, "describe", "--tags", "--always") or "").strip() if commit else "",
-        epoch=limited.whole((committed or "").strip()) or _EPOCH,
+        epoch=bounded.whole((committed or "").strip()) or _EPOCH,
         sha256=digest(folder, kept),
     )
 
@@ -354,7 +351,7 @@ def _is_build_output(folder: Path, *, top: bool) -> bool:
 
 def _holds_results(folder: Path) -> bool:
     """Those of an earlier `cuwheel build`, whatever `--output` was then."""
-    return '"cuwheel.build/' in files.head(folder / "build.json", _SCHEMA_BYTES)
+    return '"cuwheel.build/' in opening.head(folder / "build.json", _SCHEMA_BYTES)
 
 
 def _leads_out(link: Path, folder: Path) -> bool:
@@ -423,7 +420,7 @@ def _history(tree: Tree, scratch: Path) -> list[tuple[Path, str]]:
     if not tree.repository:
         return []
     since = _SINCE_TAG.search(tree.described)
-    depth = limited.digits(since[1]) + 1 if since else 1
+    depth = bounded.digits(since[1]) + 1 if since else 1
     clone = scratch / "clone"
     try:
         git(
@@ -492,7 +489,7 @@ def _text(table: dict[str, Any], name: str) -> str:
 
 
 def _read_head(path: Path) -> str:
-    return files.head(path, _MAX_BYTES)
+    return opening.head(path, _MAX_BYTES)
 
 
 def _legacy_name(folder: Path) -> str:

@@ -12,11 +12,13 @@ from msgspec import Struct, field
 from msgspec.structs import fields
 from packaging.requirements import InvalidRequirement
 
-from cuwheel.errors import UnknownNameError, UsageError
-from cuwheel.facts import services, spellings, toolkits
+from cuwheel.errors import UsageError
+from cuwheel.facts import services, spellings, toolchain_parts
 from cuwheel.facts.rows.services import CheckTerms
-from cuwheel.support import limited, wording
+from cuwheel.support import limited
 from cuwheel.verdicts.planning.plan import PlanOptions
+from cuwheel_core.errors import UnknownNameError
+from cuwheel_core.support import wording
 
 Backend: TypeAlias = Literal["auto", "scikit-build-core", "cmake", "torch", "setuptools", "cargo", "other"]
 Naming: TypeAlias = Literal["none", "local", "suffix"]
@@ -334,7 +336,7 @@ def problems_of_table(table: Table) -> Iterator[str]:
 def _components(names: tuple[str, ...]) -> Iterator[str]:
     for each in names:
         try:
-            toolkits.find_components(each)
+            toolchain_parts.find_components(each)
         except UnknownNameError as error:
             yield f"components: {error.message}"
 

@@ -13,13 +13,13 @@ from cuwheel.building.recipes import Recipe
 from cuwheel.building.recording.calls import Record
 from cuwheel.building.request import BuildRequest
 from cuwheel.building.tables import GateTable, Table
-from cuwheel.facts.arch import Arch
 from cuwheel.machine.fleet import Machine
 from cuwheel.network.venvs import Python
-from cuwheel.support.finding import Finding
 from cuwheel.toolchains.store import Store
 from cuwheel.toolchains.toolchain import Archive, Setting, Toolchain
 from cuwheel.verdicts.planning import plan as plan_values
+from cuwheel_core.facts.arch import Arch
+from cuwheel_core.support.finding import Finding
 
 # What a build is made of: jobs decided before anything is done, and what became of each.
 

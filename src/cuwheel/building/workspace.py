@@ -18,16 +18,16 @@ from msgspec import Struct
 
 from cuwheel.building import crossing, tables
 from cuwheel.building.values import BuildPlan, Built
-from cuwheel.errors import UnreadableError
 from cuwheel.facts import spellings
 from cuwheel.machine.system import Share
 from cuwheel.network import settings, venvs
 from cuwheel.support import codec, files, log, system_calls
-from cuwheel.support.patterns import matches_any
 from cuwheel.toolchains import store as store_
 from cuwheel.toolchains import toolchain as toolchain_settings
 from cuwheel.toolchains.toolchain import HostCompiler, Setting, Toolchain
 from cuwheel.verdicts.planning.plan import Job as PlanJob
+from cuwheel_core.errors import UnreadableError
+from cuwheel_core.support.patterns import matches_any
 
 if TYPE_CHECKING:
     from cuwheel.facts.spellings.row import Spelling

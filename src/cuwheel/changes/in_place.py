@@ -15,21 +15,25 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.device_code.survey import survey
-from cuwheel.errors import UnknownNameError, UnreadableError, UsageError
+from cuwheel.errors import UsageError
 from cuwheel.machine import python_environment
 from cuwheel.machine.world import World
 from cuwheel.support import files, system_calls
 from cuwheel.support.confined import leads_inside
-from cuwheel.support.finding import Finding, finding
-from cuwheel.support.wording import a_few
+from cuwheel.support.finding import finding
 from cuwheel.version import __version__
-from cuwheel.wheel import journal_file, metadata, record
-from cuwheel.wheel.metadata import normalised, recorded_files
+from cuwheel.wheel import journal_file, record
+from cuwheel_core.errors import UnknownNameError, UnreadableError
+from cuwheel_core.support.wording import a_few
+from cuwheel_core.wheel import metadata
+from cuwheel_core.wheel.metadata import normalised, recorded_files
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Bitcode, Library
+    from cuwheel.device_code.contents import Bitcode
     from cuwheel.wheel.journal import Changes
     from cuwheel.wheel.record import Digest
+    from cuwheel_core.device_code.libraries import Library
+    from cuwheel_core.support.finding import Finding
 
 
 TOOL = f"cuwheel {__version__}"  # in notes and journals

@@ -43,7 +43,8 @@ def _main(words: list[str]) -> int:
 def _fail(error: BaseException, words: list[str]) -> int:
     """Tells people on stderr what happened, and a program that asked for JSON on stdout; returns the exit status."""
     from cuwheel.cli import frame, streams
-    from cuwheel.errors import EXIT_BUG, EXIT_INTERRUPTED, CuwheelError, UnreadableError
+    from cuwheel.errors import EXIT_BUG, EXIT_INTERRUPTED
+    from cuwheel_core.errors import CuwheelError, UnreadableError
 
     if isinstance(error, OSError):  # a full disk, too many open files: the system refused
         error = UnreadableError.from_os(error)
@@ -95,6 +96,7 @@ def _shown(*lines: str) -> str:
     """An error may quote what a program said, or an address with a password in it."""
     import os
 
-    from cuwheel.support import masking, printable
+    from cuwheel.support import masking
+    from cuwheel_core.support import printable
 
     return printable.message(printable.Lines(map(masking.Lines(os.environ).masked, lines)))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from cuwheel.cli import places, values
 from cuwheel.cli.options import Command, Option, group
 from cuwheel.errors import UsageError
-from cuwheel.support import limited
+from cuwheel_core.support import bounded
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -23,7 +23,7 @@ def tag(text: str) -> str:
 def listening(text: str) -> str:
     """A host and a port to listen at."""
     host, _, port = text.rpartition(":")
-    if not values.fits(r"[\w.\[\]:-]+", host) or not port.isdecimal() or not 0 < limited.digits(port) < 1 << 16:
+    if not values.fits(r"[\w.\[\]:-]+", host) or not port.isdecimal() or not 0 < bounded.digits(port) < 1 << 16:
         raise UsageError(f"{text[:60]!r} is not HOST:PORT", hint="127.0.0.1:8787")
     return text
 

@@ -15,7 +15,7 @@ from cuwheel.cli.common import (
 )
 from cuwheel.cli.options import Command, Option, group, request_of
 from cuwheel.errors import UsageError
-from cuwheel.support import limited
+from cuwheel_core.support import bounded
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -32,7 +32,7 @@ def age(text: str) -> float:
     number, unit = text.strip()[:-1], text.strip()[-1:].lower()
     if unit not in _UNITS_S or not (number.isascii() and number.isdecimal()) or len(number) > _AGE_DIGITS:
         raise values.wrong(text, "an age, such as 30d, 12h or 2w")
-    return limited.digits(number) * _UNITS_S[unit]
+    return bounded.digits(number) * _UNITS_S[unit]
 
 
 _ACTIONS = {

@@ -9,8 +9,9 @@ import sys
 import typing
 from typing import TYPE_CHECKING
 
-from cuwheel.errors import EXIT_NO, EXIT_OK, CuwheelError, MissingExtraError, UsageError
+from cuwheel.errors import EXIT_NO, EXIT_OK, MissingExtraError, UsageError
 from cuwheel.support.verbs import OFFERED, SECTIONS, SHOWN, Family, Word, own_word
+from cuwheel_core.errors import CuwheelError
 
 if TYPE_CHECKING:
     import argparse
@@ -104,7 +105,7 @@ def find_word(name: str) -> Word:
     if name in OFFERED:
         distribution, extra = OFFERED[name]
         raise MissingExtraError([distribution], f"cuwheel {name}", extra)
-    from cuwheel.support import wording
+    from cuwheel_core.support import wording
 
     near = wording.nearest_name(name, (*SHOWN, *extensions.words(), *OFFERED, "completion", "help"))
     hint = f"did you mean 'cuwheel {near}'?" if near else "cuwheel --help lists the verbs"

@@ -13,8 +13,9 @@ from msgspec import Struct
 
 from cuwheel.cli import frame
 from cuwheel.device_code import target
-from cuwheel.errors import EXIT_BUG, EXIT_NO, EXIT_OK, CuwheelError, UnreadableError
+from cuwheel.errors import EXIT_BUG, EXIT_NO, EXIT_OK
 from cuwheel.support import codec
+from cuwheel_core.errors import CuwheelError, UnreadableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

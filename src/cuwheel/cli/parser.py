@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cuwheel.cli import places, values
 from cuwheel.cli.options import Group, Option, flat
 from cuwheel.errors import UsageError
-from cuwheel.support import wording
+from cuwheel_core.support import wording
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -128,10 +128,10 @@ def new_file_or_folder(text: str) -> Path:
 
 def environment(text: str) -> Path:
     """A Python environment."""
-    from cuwheel.errors import UnreadableError
     from cuwheel.machine import python_environment as environments
     from cuwheel.machine import world
     from cuwheel.support import quoting
+    from cuwheel_core.errors import UnreadableError
 
     if _mode(text) is None:
         raise UsageError(

@@ -12,7 +12,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from cuwheel.support import limited, printable, wording
+from cuwheel_core.support import bounded, printable, wording
 
 if TYPE_CHECKING:
     import threading
@@ -105,8 +105,8 @@ def _nearest(error: UnicodeError) -> tuple[str, int]:
 def terminal_width() -> int:
     """The terminal's width, by the rules of shutil: argparse asks for every argument, and importing that takes 4 ms."""
     columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal() and limited.digits(columns):
-        return limited.digits(columns)
+    if columns.isdecimal() and bounded.digits(columns):
+        return bounded.digits(columns)
     try:
         # Some terminals say 0.
         return (os.get_terminal_size(sys.__stdout__.fileno()).columns if sys.__stdout__ else 0) or _COLUMNS

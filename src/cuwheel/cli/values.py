@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cuwheel.cli import places
 from cuwheel.cli.places import shortened
-from cuwheel.errors import CuwheelError, NewerSchemaError, UnknownNameError, UnsafeWheelError, UsageError
+from cuwheel.errors import NewerSchemaError, UsageError
 from cuwheel.support import limited
+from cuwheel_core.errors import CuwheelError, UnknownNameError, UnsafeWheelError
+from cuwheel_core.support import bounded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -113,22 +115,22 @@ def guarded(kind: Callable[[str], Any] | None, *, without: object = None) -> Cal
 
 
 def count(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()) or limited.digits(text) < 1:
+    if not (text.isascii() and text.isdecimal()) or bounded.digits(text) < 1:
         raise wrong(text, "a positive integer")
-    if limited.digits(text) > _MOST:
+    if bounded.digits(text) > _MOST:
         raise UsageError(f"it must be at most {_MOST:,}")
-    return limited.digits(text)
+    return bounded.digits(text)
 
 
 def index(text: str) -> int:
     """From 0 on, as devices are numbered."""
-    if not (text.isascii() and text.isdecimal()) or limited.digits(text) > _MOST:
+    if not (text.isascii() and text.isdecimal()) or bounded.digits(text) > _MOST:
         raise wrong(text, "a number from 0 up")
-    return limited.digits(text)
+    return bounded.digits(text)
 
 
 def seconds(text: str) -> float:
-    value = limited.real(text) or 0.0
+    value = bounded.real(text) or 0.0
     if value <= 0:
         raise wrong(text, "a positive number of seconds")
     if value > _LONGEST_S:
@@ -137,7 +139,7 @@ def seconds(text: str) -> float:
 
 
 def size(text: str) -> int:
-    from cuwheel.support.wording import read_size
+    from cuwheel_core.support.wording import read_size
 
     found = read_size(text)
     if not found:
@@ -160,7 +162,7 @@ def driver(text: str) -> str:
         return cuda(cleaned)
     if not fits(_DRIVER, cleaned):
         raise wrong(text, "a driver version, such as 570.86.10", hint="nvidia-smi shows it")
-    from cuwheel.facts import toolkits, versions
+    from cuwheel_core.facts import toolkits, versions
 
     newest = max(versions.major(row.driver.linux) for row in toolkits.all_toolkits() if row.driver.linux)
     if versions.major(cleaned) > newest + _DRIVER_LEAD:
@@ -173,7 +175,7 @@ def cuda(text: str) -> str:
 
     A version that the tables know, or that is older than they are, or that may come next.
     """
-    from cuwheel.facts import toolkits
+    from cuwheel_core.facts import toolkits
 
     cleaned = text.strip().lower()
     match = fits(r"cu(\d{2})(\d?)", cleaned) or fits(
@@ -183,9 +185,9 @@ def cuda(text: str) -> str:
         raise UsageError(f"{cleaned!r} looks like a driver version: give it as --driver")
     if not match:
         raise wrong(text, "a CUDA version, such as 12.8 or cu128", hint=_TOOLKITS)
-    major, minor = limited.digits(match[1]), limited.digits(match[2]) if match[2] else None
+    major, minor = bounded.digits(match[1]), bounded.digits(match[2]) if match[2] else None
     shown = str(major) if minor is None else f"{major}.{minor}"
-    known = [tuple(map(limited.digits, row.version.split("."))) for row in toolkits.all_toolkits()]
+    known = [tuple(map(bounded.digits, row.version.split("."))) for row in toolkits.all_toolkits()]
     exists = major < known[0][0] or any(row[0] == major and minor in (None, row[1]) for row in known)
     may_come = known[-1] < (major, minor or 0) and major <= known[-1][0] + 1 and (minor or 0) <= _LAST_MINOR
     if not exists and not may_come:
@@ -203,7 +205,7 @@ def cuda_minor(text: str) -> str:
 def toolkit(text: str) -> str:
     """A CUDA version that toolkits are known of."""
     cuda(text)
-    from cuwheel.facts import toolkits as table
+    from cuwheel_core.facts import toolkits as table
 
     try:
         table.find_toolkit(text)
@@ -230,7 +232,7 @@ def python(text: str) -> str:
     match = fits(r"(?:python|cp|py)?-?3\.?(\d{1,2})(\.\d{1,2})?(t?)", text.strip().lower())
     if not match:
         raise wrong(text, "a version of Python, such as 3.11 (or 3.13t without the GIL)")
-    return f"3.{limited.digits(match[1])}{match[2] or ''}{match[3]}"
+    return f"3.{bounded.digits(match[1])}{match[2] or ''}{match[3]}"
 
 
 def python_minor(text: str) -> str:
@@ -361,8 +363,8 @@ def _machines(word: str, *words: str) -> tuple[str, Sequence[str | Machine]]:
 
 def _capability(text: str) -> None:
     """A number that a person types is one that GPUs have: `12.8` is a CUDA version, and no GPU."""
-    from cuwheel.facts import gpus
-    from cuwheel.facts.arch import Capability, looks_like_arch
+    from cuwheel_core.facts import gpus
+    from cuwheel_core.facts.arch import Capability, looks_like_arch
 
     if looks_like_arch(text):
         asked(lambda: gpus.find_architecture(Capability.parse(text)), _GPUS)
@@ -411,9 +413,9 @@ def fleet(text: str) -> Path:
 
 def component(text: str) -> str:
     """Reads the name of a toolkit's component: cublas, cudnn, or a group of them."""
-    from cuwheel.facts import toolkits as table
+    from cuwheel.facts import toolchain_parts
 
-    asked(lambda: table.find_components(text), "cuwheel toolchain install --help")
+    asked(lambda: toolchain_parts.find_components(text), "cuwheel toolchain install --help")
     return text
 
 
@@ -447,8 +449,8 @@ def architecture(text: str) -> str:
 
 
 def _architecture(text: str, kinds: str | tuple[str, ...], what: str) -> str:
-    from cuwheel.facts import gpus
-    from cuwheel.facts.arch import Arch
+    from cuwheel_core.facts import gpus
+    from cuwheel_core.facts.arch import Arch
 
     try:
         arch = Arch.parse(text) if text.startswith(kinds) else None

@@ -20,16 +20,10 @@ from pathlib import Path
 from typing import IO
 
 from cuwheel.clusters.task import Answer, Task
-from cuwheel.errors import (
-    EXIT_INTERRUPTED,
-    CuwheelError,
-    MissingExtraError,
-    NetworkError,
-    NoHostCompilerError,
-    UnavailableError,
-    UnreadableError,
-)
-from cuwheel.support import codec, files, log, system_calls, wording
+from cuwheel.errors import EXIT_INTERRUPTED, MissingExtraError, NetworkError, NoHostCompilerError, UnavailableError
+from cuwheel.support import codec, files, log, system_calls
+from cuwheel_core.errors import CuwheelError, UnreadableError
+from cuwheel_core.support import opening, wording
 
 # Of the machine, not of the task: another worker may do better.
 _OF_THE_WORKER = (MissingExtraError, NetworkError, NoHostCompilerError, UnavailableError, UnreadableError)
@@ -120,7 +114,7 @@ def take_own_folder(folder: Path, slots: Path) -> None:
         for number in itertools.count():
             mine = slots / str(number)
             mine.mkdir(parents=True, exist_ok=True)
-            handle = system_calls.open_file(slots / f"{number}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+            handle = opening.open_file(slots / f"{number}.lock", os.O_RDWR | os.O_CREAT, 0o600)
             if system_calls.lock(handle):
                 _bind(mine, folder)
                 return

@@ -16,9 +16,10 @@ from msgspec.structs import asdict, replace
 from cuwheel.clusters import service
 from cuwheel.clusters.roster import Roster
 from cuwheel.clusters.task import TOPIC, Answer, Done, Task, WorkerFacts, read_pieces, receive_file
-from cuwheel.errors import MalformedError, UnreadableError
-from cuwheel.support import codec, files, log, scratch, wording
+from cuwheel.support import codec, files, log, scratch
 from cuwheel.support.confined import strange_on_windows
+from cuwheel_core.errors import MalformedError, UnreadableError
+from cuwheel_core.support import wording
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -23,11 +23,12 @@ from msgspec.structs import replace
 
 from cuwheel.clusters import task as travelling
 from cuwheel.clusters.task import CORES, MEMORY, TOPIC, Answer, Task, WorkerFacts, own_code
-from cuwheel.errors import CuwheelError, ToolTimeoutError, UnreadableError
+from cuwheel.errors import ToolTimeoutError
 from cuwheel.machine import gpu as machine_gpu
 from cuwheel.machine.world import World
 from cuwheel.support import codec, files, process, scratch
 from cuwheel.version import __version__
+from cuwheel_core.errors import CuwheelError, UnreadableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -16,10 +16,11 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from cuwheel.clusters.task import CORES, MEMORY
-from cuwheel.errors import MalformedError, ToolError, UnreadableError
+from cuwheel.errors import ToolError
 from cuwheel.machine import system
 from cuwheel.network import cluster_access
 from cuwheel.support import files, log, process
+from cuwheel_core.errors import MalformedError, UnreadableError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator

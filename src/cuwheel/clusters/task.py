@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from cuwheel.errors import MalformedError
 from cuwheel.support import files
 from cuwheel.version import __version__
+from cuwheel_core.errors import MalformedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from cuwheel.delivery import choosing
 from cuwheel.delivery.install_answer import CompiledWheel, Slimmed
-from cuwheel.errors import CuwheelError, ToolError, UnavailableError
+from cuwheel.errors import ToolError, UnavailableError
 from cuwheel.network import addresses, client, resolver, transfer, venvs
 from cuwheel.network.settings import settings_for_uv
 from cuwheel.proving import checks
@@ -24,10 +24,12 @@ from cuwheel.proving.runner import checks as runner
 from cuwheel.proving.runner import child
 from cuwheel.support import files, log, masking
 from cuwheel.support.finding import finding
-from cuwheel.support.wording import size
-from cuwheel.wheel import metadata, record
+from cuwheel.wheel import record
 from cuwheel.wheel.file import WheelFile
-from cuwheel.wheel.metadata import distributions, installed_files, normalised, plain_name, site_packages
+from cuwheel_core.errors import CuwheelError
+from cuwheel_core.support.wording import size
+from cuwheel_core.wheel import metadata
+from cuwheel_core.wheel.metadata import distributions, installed_files, normalised, plain_name, site_packages
 
 if TYPE_CHECKING:
     from cuwheel.delivery.environment_changes import InstallPlan, Place
@@ -35,8 +37,8 @@ if TYPE_CHECKING:
     from cuwheel.machine.fleet import Machine
     from cuwheel.network.resolver import Release
     from cuwheel.network.settings import Settings
-    from cuwheel.support.finding import Finding
     from cuwheel.wheel.journal_file import Pinned
+    from cuwheel_core.support.finding import Finding
 
 _INSTALL_S = 3600.0
 _GOOD = ("passed", "skipped")

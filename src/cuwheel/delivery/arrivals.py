@@ -17,15 +17,18 @@ from packaging.utils import canonicalize_name
 from cuwheel.delivery import index_folder, signatures
 from cuwheel.delivery.simple_api import Hashes, PublishedFile
 from cuwheel.device_code import target, wheel_facts
-from cuwheel.errors import MalformedError, UnreadableError
-from cuwheel.facts import packages, versions
+from cuwheel.facts import packages
 from cuwheel.proving import wheel_rules
-from cuwheel.support import files, limited
-from cuwheel.support.finding import Finding, finding
+from cuwheel.support import files
+from cuwheel.support.finding import finding
 from cuwheel.verdicts.wheel_tags import WheelSubject
 from cuwheel.wheel import requirements, variant
 from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.variant import Document
+from cuwheel_core.errors import MalformedError, UnreadableError
+from cuwheel_core.facts import versions
+from cuwheel_core.support import bounded
+from cuwheel_core.support.finding import Finding
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -124,7 +127,7 @@ def _torch_pinned(requirement: Requirement) -> str:
     for each in requirement.specifier:
         match = re.match(r"(\d{1,3})\.(\d{1,3})", each.version)
         if match and each.operator in ("==", "===", "~=", ">="):
-            following = f"{match[1]}.{limited.digits(match[2]) + 1}"
+            following = f"{match[1]}.{bounded.digits(match[2]) + 1}"
             if not any(requirement.specifier.contains(f"{following}.{patch}") for patch in range(2)):
                 return match[0]
     return ""
@@ -132,7 +135,7 @@ def _torch_pinned(requirement: Requirement) -> str:
 
 def _torch_label(local: str) -> str:
     match = _TORCH_LABEL.search(local)
-    return f"{match[1]}.{limited.digits(match[2])}" if match else ""
+    return f"{match[1]}.{bounded.digits(match[2])}" if match else ""
 
 
 class Arrival(Struct, frozen=True, kw_only=True):

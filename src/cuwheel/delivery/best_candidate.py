@@ -24,32 +24,33 @@ from cuwheel.delivery.install_answer import Fallback, Package, Passed, PlannedBu
 from cuwheel.delivery.judging import CandidateJudge, Contents, Rank, Ruling
 from cuwheel.delivery.request import FindRequest
 from cuwheel.delivery.search_policy import Policy, Skip
-from cuwheel.errors import CuwheelError
-from cuwheel.facts import versions
 from cuwheel.machine import fleet, python_environment
 from cuwheel.machine.fleet import Machine, Refinement, with_platform
 from cuwheel.machine.world import World
 from cuwheel.network import client
 from cuwheel.network.transfer import Budget, OverBudgetError, TooSlowError
 from cuwheel.support import limited, log
-from cuwheel.verdicts import wheel_tags
 from cuwheel.verdicts.verdict import ORDER
+from cuwheel_core.errors import CuwheelError
+from cuwheel_core.facts import versions
+from cuwheel_core.support import bounded
+from cuwheel_core.wheel import platforms
 
 if TYPE_CHECKING:
-    from cuwheel.wheel.metadata import WheelName
+    from cuwheel_core.wheel.metadata import WheelName
 
 
 # Which of several wheels of one release an installer takes: the order of its tags, for this machine or another.
 
 _GLIBC_2 = 60  # a minor version that no system has yet
-_WINDOWS = {cpu: tag for tag, cpu in wheel_tags.WINDOWS_CPUS.items()}
+_WINDOWS = {cpu: tag for tag, cpu in platforms.WINDOWS_CPUS.items()}
 LAST = sys.maxsize
 
 
 def tag_order_of(machine: Machine) -> Mapping[str, int]:
     """Tag → its place. What the machine does not say is taken as it is here: somebody asks for another GPU alone."""
     python = (
-        tuple(limited.digits(each) for each in (machine.python or "").split(".")[:2] if each.isdecimal())
+        tuple(bounded.digits(each) for each in (machine.python or "").split(".")[:2] if each.isdecimal())
         or sys.version_info[:2]
     )
     platforms = list(_platforms(machine))
@@ -76,7 +77,7 @@ def _platforms(machine: Machine) -> Iterator[str]:
         yield _WINDOWS.get(cpu, f"win_{cpu}")
         return
     newest = versions.key(machine.glibc)[1] if machine.glibc else _GLIBC_2
-    yield from wheel_tags.linux_platforms(cpu, newest)
+    yield from platforms.linux_platforms(cpu, newest)
 
 
 class Choice(Struct, frozen=True, kw_only=True):
@@ -274,7 +275,7 @@ def _once_a_build(rulings: Sequence[Ruling]) -> list[Ruling]:
         if wheel is None or each.decided:
             found.append(each)
             continue
-        made_for = wheel_tags.platform_of(wheel.platforms[0])
+        made_for = platforms.platform_of(wheel.platforms[0])
         key = (each.candidate.version, wheel.build, wheel.variant, made_for.os, made_for.cpu)
         known = first.setdefault(key, each)
         found.append(each if known is each else Skip(Skipped.SAME_BUILD, (known.file,)).told_of(each))

@@ -22,19 +22,11 @@ from packaging.utils import InvalidSdistFilename
 from packaging.version import InvalidVersion, Version
 
 from cuwheel.delivery import simple_api, simple_html
-from cuwheel.errors import (
-    CuwheelError,
-    MalformedError,
-    NetworkError,
-    NewerSchemaError,
-    UnavailableError,
-    UnknownNameError,
-    UnreadableError,
-    UsageError,
-)
+from cuwheel.errors import NetworkError, NewerSchemaError, UnavailableError, UsageError
 from cuwheel.network import addresses, client, resolver, transfer
 from cuwheel.support import codec, files, limited, log
-from cuwheel.wheel.metadata import WheelName, normalised
+from cuwheel_core.errors import CuwheelError, MalformedError, UnknownNameError, UnreadableError
+from cuwheel_core.wheel.metadata import WheelName, normalised
 
 if TYPE_CHECKING:
     from cuwheel.network.resolver import Release

@@ -18,11 +18,12 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from cuwheel.device_code import wheel_facts
-from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.network import addresses, client, transfer
-from cuwheel.support import buffer, codec, files, log
-from cuwheel.verdicts import wheel_tags
-from cuwheel.wheel.metadata import WheelName, normalised
+from cuwheel.support import codec, files, log
+from cuwheel_core.errors import CuwheelError, MalformedError
+from cuwheel_core.support import buffer
+from cuwheel_core.wheel import platforms
+from cuwheel_core.wheel.metadata import WheelName, normalised
 
 if TYPE_CHECKING:
     from cuwheel.delivery.candidates import Candidate
@@ -135,7 +136,7 @@ class CatalogueReader:
 
 
 def _made_alike(one: WheelName, other: WheelName) -> bool:
-    mine, theirs = (wheel_tags.platform_of(each.platforms[0]) for each in (one, other))
+    mine, theirs = (platforms.platform_of(each.platforms[0]) for each in (one, other))
     return (one.build, one.variant, mine.os, mine.cpu) == (other.build, other.variant, theirs.os, theirs.cpu)
 
 

@@ -25,19 +25,21 @@ from cuwheel.delivery.judging import Rank
 from cuwheel.delivery.transaction import Remove, Write
 from cuwheel.device_code import wheel_facts
 from cuwheel.device_code.wheel_facts import WheelFacts
-from cuwheel.errors import CuwheelError, UsageError
-from cuwheel.facts import gpus
+from cuwheel.errors import UsageError
 from cuwheel.machine.fleet import Machine
 from cuwheel.network import client
 from cuwheel.network.transfer import Budget, OverBudgetError
 from cuwheel.support import codec, files, limited, log
 from cuwheel.support.answer import Answer
 from cuwheel.support.files import folder_lock
-from cuwheel.support.wording import size
-from cuwheel.verdicts import predict, wheel_tags
 from cuwheel.verdicts.judge import judge_all
 from cuwheel.version import __version__
-from cuwheel.wheel.metadata import WheelName, normalised
+from cuwheel_core.errors import CuwheelError
+from cuwheel_core.facts import gpus
+from cuwheel_core.support.wording import size
+from cuwheel_core.verdicts import predict
+from cuwheel_core.wheel import platforms
+from cuwheel_core.wheel.metadata import WheelName, normalised
 
 if TYPE_CHECKING:
     from cuwheel.clusters.engine import Engine
@@ -164,11 +166,11 @@ def _worth_a_row(found: Iterable[Candidate], platform: str, since: datetime | No
     A local version (`+cu126`) is a build of its own.
     """
     builds: dict[tuple[tuple[int, ...], str], list[Candidate]] = {}
-    wanted = wheel_tags.platform_of(platform)
+    wanted = platforms.platform_of(platform)
     for each in found:
         if each.wheel is None or each.listing.yanked is not None or not each.listing.sha256 or _older(each, since):
             continue
-        made_for = wheel_tags.platform_of(each.wheel.platforms[0])
+        made_for = platforms.platform_of(each.wheel.platforms[0])
         # `any` says nothing of what is in it.
         if each.wheel.platforms != ("any",) and (made_for.os, made_for.cpu) != (wanted.os, wanted.cpu):
             continue
@@ -407,7 +409,7 @@ def _newest(catalogue: CatalogueReader, wheels: Sequence[Listed], machines: Sequ
 def _is_for(listed: Listed, machine: Machine) -> bool:
     """Whether a wheel is for a machine's system and processor; where nobody said, for the most usual ones."""
     wheel = WheelName.parse(listed.file)
-    made_for = wheel_tags.platform_of(wheel.platforms[0]) if wheel else None
+    made_for = platforms.platform_of(wheel.platforms[0]) if wheel else None
     if made_for is None or made_for.os is None:
         return True
     return (made_for.os, made_for.cpu) == (machine.os or "linux", machine.cpu or "x86_64")

@@ -25,15 +25,17 @@ from cuwheel.delivery.simple_api import (
 )
 from cuwheel.delivery.variants import in_channels, is_document, variants_by_document
 from cuwheel.device_code import wheel_facts
-from cuwheel.errors import CuwheelError, MalformedError, NetworkError, UnreadableError
+from cuwheel.errors import NetworkError
 from cuwheel.network import addresses
 from cuwheel.proving import wheel_rules
 from cuwheel.support import files, log
-from cuwheel.support.finding import Finding, examine, finding
-from cuwheel.support.wording import first_few
+from cuwheel.support.finding import finding
 from cuwheel.verdicts.wheel_tags import WheelSubject
 from cuwheel.wheel import variant
 from cuwheel.wheel.file import WheelFile
+from cuwheel_core.errors import CuwheelError, MalformedError, UnreadableError
+from cuwheel_core.support.finding import Finding, examine
+from cuwheel_core.support.wording import first_few
 
 if TYPE_CHECKING:
     from cuwheel.delivery.index_folder import IndexFolder, Site

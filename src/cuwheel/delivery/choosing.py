@@ -28,16 +28,17 @@ from cuwheel.delivery.install_answer import Passed, Way, initial_answer
 from cuwheel.delivery.judging import CandidateJudge, Ruling
 from cuwheel.delivery.request import FindRequest, InstallRequest
 from cuwheel.device_code import wheel_facts
-from cuwheel.errors import CuwheelError, UnknownNameError
-from cuwheel.facts import packages, versions
+from cuwheel.facts import packages
 from cuwheel.support import files, limited, log
-from cuwheel.support.finding import Finding, finding
+from cuwheel.support.finding import finding
 from cuwheel.verdicts import pins
 from cuwheel.verdicts.judge import judge
 from cuwheel.verdicts.pins import Pin
 from cuwheel.wheel import requirements
 from cuwheel.wheel.file import WheelFile
-from cuwheel.wheel.metadata import WheelName, normalised
+from cuwheel_core.errors import CuwheelError, UnknownNameError
+from cuwheel_core.facts import cuda_libraries, versions
+from cuwheel_core.wheel.metadata import WheelName, normalised
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from cuwheel.delivery.install_answer import Install
     from cuwheel.machine.fleet import Machine
     from cuwheel.network.resolver import Release
+    from cuwheel_core.support.finding import Finding
 
 
 _CPU_LABEL = "cpu"  # of a local version, as torch has it
@@ -436,7 +438,7 @@ def _between(one: Choice, other: Choice) -> _Conflict | None:
         return None
     for mine, theirs in product(one.taken.needs, other.taken.needs):
         if _differ(mine, theirs):
-            majors = sorted(packages.find_library(mine).majors)
+            majors = sorted(cuda_libraries.find_library(mine).majors)
             return _Conflict(
                 text=f"{_name_of(one)} needs {mine} and {_name_of(other)} needs {theirs}: "
                 f"ask for a release of {other.name} for CUDA {majors[-1]}, or for another one of {one.name}"
@@ -446,7 +448,7 @@ def _between(one: Choice, other: Choice) -> _Conflict | None:
 
 def _differ(mine: str, theirs: str) -> bool:
     """The same library of two CUDA majors."""
-    first, second = packages.known_library(mine), packages.known_library(theirs)
+    first, second = cuda_libraries.known_library(mine), cuda_libraries.known_library(theirs)
     if first is None or second is None or first.component != second.component:
         return False
     return not set(first.majors) & set(second.majors)

@@ -22,15 +22,18 @@ from cuwheel.building.decide import decide_jobs, plan_architectures, read_source
 from cuwheel.delivery import applying, environment_changes, source_builds
 from cuwheel.delivery.install_answer import EditablePlan, initial_answer
 from cuwheel.diagnosis import failures
-from cuwheel.errors import CuwheelError, ToolError, UnavailableError, UsageError
-from cuwheel.facts import packages, versions
+from cuwheel.errors import ToolError, UnavailableError, UsageError
+from cuwheel.facts import packages
 from cuwheel.machine import fleet
 from cuwheel.network import venvs
 from cuwheel.support import files, log, process, quoting, system_calls
 from cuwheel.support.finding import finding
-from cuwheel.support.patterns import lazy_pattern
-from cuwheel.wheel import journal_file, metadata
-from cuwheel.wheel.metadata import distributions, normalised, site_packages
+from cuwheel.wheel import journal_file
+from cuwheel_core.errors import CuwheelError
+from cuwheel_core.facts import versions
+from cuwheel_core.support.patterns import lazy_pattern
+from cuwheel_core.wheel import metadata
+from cuwheel_core.wheel.metadata import distributions, normalised, site_packages
 
 if TYPE_CHECKING:
     from cuwheel.building.request import BuildRequest

@@ -19,7 +19,7 @@ from cuwheel.delivery import candidates, overwriting
 from cuwheel.delivery.best_candidate import Choice
 from cuwheel.delivery.choosing import PackageSettings
 from cuwheel.delivery.install_answer import Change, Install
-from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
+from cuwheel.errors import UsageError
 from cuwheel.machine import python_environment
 from cuwheel.machine.fleet import Machine
 from cuwheel.machine.world import World
@@ -30,12 +30,13 @@ from cuwheel.support import quoting
 from cuwheel.version import __version__
 from cuwheel.wheel import journal, journal_file, requirements
 from cuwheel.wheel.journal_file import Header, Journal, Pinned
-from cuwheel.wheel.metadata import distributions, normalised, read_info_file, site_packages
+from cuwheel_core.errors import CuwheelError, MalformedError, UnreadableError
+from cuwheel_core.wheel.metadata import distributions, normalised, read_info_file, site_packages
 
 if TYPE_CHECKING:
     from cuwheel.delivery.best_candidate import Search
     from cuwheel.delivery.requirements_file import RequirementsFile
-    from cuwheel.support.finding import Finding
+    from cuwheel_core.support.finding import Finding
 
 
 _CAUSED = re.compile(r"^ {4}(\S.*) (depends on|requested) (\S.*)$", re.MULTILINE)  # of pip

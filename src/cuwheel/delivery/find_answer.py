@@ -12,8 +12,8 @@ from cuwheel.errors import EXIT_INTERRUPTED, EXIT_UNKNOWN
 from cuwheel.machine.fleet import Machine
 from cuwheel.support.answer import Answer
 from cuwheel.verdicts.check_rules.host import GPU_NOT_KNOWN
-from cuwheel.verdicts.choice import CudaError
-from cuwheel.verdicts.predict import Outcome
+from cuwheel_core.verdicts.choice import CudaError
+from cuwheel_core.verdicts.predict import Outcome
 
 Origin: TypeAlias = Literal["facts file", "cache", "catalogue", "wheel"]
 Stopped: TypeAlias = Literal["budget", "slow", "interrupted"]

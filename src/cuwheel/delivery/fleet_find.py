@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from cuwheel.delivery.find_answer import Find, Served
 from cuwheel.machine import fleet
 from cuwheel.machine.fleet import Machine, Refinement
-from cuwheel.support.wording import a_few
 from cuwheel.verdicts.verdict import ORDER
+from cuwheel_core.support.wording import a_few
 
 if TYPE_CHECKING:
     from cuwheel.delivery.find_answer import FoundFile

@@ -14,13 +14,13 @@ from cuwheel.delivery import best_candidate, candidates, choosing, environment_c
 from cuwheel.delivery.install_answer import Part, initial_answer
 from cuwheel.delivery.lock_files import InstallLock, LockPart
 from cuwheel.errors import UsageError
-from cuwheel.facts import versions
 from cuwheel.machine.fleet import Machine, Machines, machines_named, with_platform
 from cuwheel.network import addresses, resolver, transfer
 from cuwheel.support import files, log
-from cuwheel.support.wording import size
 from cuwheel.verdicts import wheel_tags
-from cuwheel.wheel.metadata import normalised
+from cuwheel_core.facts import versions
+from cuwheel_core.support.wording import size
+from cuwheel_core.wheel.metadata import normalised
 
 if TYPE_CHECKING:
     from cuwheel.delivery.best_candidate import Choice, Search

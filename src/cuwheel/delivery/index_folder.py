@@ -22,11 +22,13 @@ from packaging.version import InvalidVersion, Version
 
 from cuwheel.delivery import simple_api
 from cuwheel.delivery.simple_api import FACTS, METADATA, PROVENANCE, SIMPLE, Hashes, ListedProject, Project, ProjectList
-from cuwheel.errors import MalformedError, UsageError
+from cuwheel.errors import UsageError
 from cuwheel.network import addresses, transfer
 from cuwheel.network.client import StatusError
 from cuwheel.support import codec, confined, files, limited, quoting
-from cuwheel.wheel.metadata import WheelName
+from cuwheel_core.errors import MalformedError
+from cuwheel_core.support import bounded
+from cuwheel_core.wheel.metadata import WheelName
 
 if TYPE_CHECKING:
     from cuwheel.delivery.simple_api import PublishedFile
@@ -296,7 +298,7 @@ def serial(data: bytes) -> tuple[int, bytes]:
     it notices an older list, though that is signed, too.
     """
     match = _SERIAL.search(data, max(0, len(data) - _LONGEST_SERIAL))
-    return (limited.digits(match[1]), data[: match.start()]) if match else (0, data)
+    return (bounded.digits(match[1]), data[: match.start()]) if match else (0, data)
 
 
 def with_serial(data: bytes, number: int) -> bytes:

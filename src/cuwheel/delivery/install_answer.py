@@ -13,8 +13,9 @@ from cuwheel.machine.fleet import Machine
 from cuwheel.network.resolver import Release
 from cuwheel.proving.outcomes import Result
 from cuwheel.support.answer import Answer
-from cuwheel.support.finding import Cause, Finding
-from cuwheel.verdicts.predict import Outcome
+from cuwheel.support.cause import Cause
+from cuwheel_core.support.finding import Finding
+from cuwheel_core.verdicts.predict import Outcome
 
 Fallback: TypeAlias = Literal["older version", "newer version", "source build", "cpu build"]
 Way: TypeAlias = Literal["another version", "source build", "cpu build"]

@@ -17,14 +17,15 @@ from cuwheel.delivery.best_candidate import search_for
 from cuwheel.delivery.choosing import PackageSettings, answer_of_choices
 from cuwheel.delivery.environment_changes import InstallPlan
 from cuwheel.delivery.install_answer import initial_answer
-from cuwheel.errors import ToolError, UnavailableError, UnreadableError, UsageError
+from cuwheel.errors import ToolError, UnavailableError, UsageError
 from cuwheel.machine import fleet
 from cuwheel.network import addresses, venvs
 from cuwheel.network.settings import read_settings
 from cuwheel.support import log, quoting
 from cuwheel.verdicts.pins import Pin
 from cuwheel.wheel import journal_file
-from cuwheel.wheel.metadata import normalised
+from cuwheel_core.errors import UnreadableError
+from cuwheel_core.wheel.metadata import normalised
 
 if TYPE_CHECKING:
     from cuwheel.delivery.best_candidate import Choice, Search

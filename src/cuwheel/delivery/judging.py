@@ -17,24 +17,26 @@ from packaging.specifiers import InvalidSpecifier
 from cuwheel.delivery import catalogue
 from cuwheel.delivery.find_answer import FoundFile, Origin
 from cuwheel.device_code import source, starts, wheel_facts
-from cuwheel.device_code.libraries import READ_IN_PART, Survey
-from cuwheel.device_code.source import ZipItem
+from cuwheel.device_code.contents import Survey
 from cuwheel.device_code.survey import Sparing, survey_wheel
-from cuwheel.errors import CuwheelError
 from cuwheel.facts import packages
 from cuwheel.machine import python_environment
 from cuwheel.network import addresses, client, transfer
 from cuwheel.support import files, limited, log
-from cuwheel.support.patterns import matches_any
-from cuwheel.support.wording import a_few, file_name, release_of_file, size
 from cuwheel.verdicts import pins, wheel_tags
 from cuwheel.verdicts.check_rules import ANOTHER_MACHINE
-from cuwheel.verdicts.choice import UNSUPPORTED_PTX
 from cuwheel.verdicts.judge import judge_all
 from cuwheel.verdicts.loading import loading
-from cuwheel.verdicts.predict import GOOD, Outcome
 from cuwheel.verdicts.verdict import worst_outcome
 from cuwheel.wheel.file import WheelFile
+from cuwheel_core.device_code.items import ZipItem
+from cuwheel_core.device_code.libraries import READ_IN_PART
+from cuwheel_core.errors import CuwheelError
+from cuwheel_core.facts import cuda_libraries
+from cuwheel_core.support.patterns import matches_any
+from cuwheel_core.support.wording import a_few, file_name, release_of_file, size
+from cuwheel_core.verdicts.choice import UNSUPPORTED_PTX
+from cuwheel_core.verdicts.predict import GOOD, Outcome
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -42,15 +44,16 @@ if TYPE_CHECKING:
 
     from cuwheel.delivery.candidates import Candidate
     from cuwheel.delivery.catalogue import CatalogueReader
-    from cuwheel.device_code.libraries import Library, TorchExports
-    from cuwheel.device_code.source import Item
+    from cuwheel.device_code.contents import TorchExports
     from cuwheel.device_code.wheel_facts import WheelFacts
     from cuwheel.machine.fleet import Machine
     from cuwheel.network.transfer import Budget
-    from cuwheel.support.finding import Finding
     from cuwheel.verdicts.pins import Pin
     from cuwheel.verdicts.verdict import Verdict
-    from cuwheel.wheel.metadata import Distribution, WheelName
+    from cuwheel_core.device_code.items import Item
+    from cuwheel_core.device_code.libraries import Library
+    from cuwheel_core.support.finding import Finding
+    from cuwheel_core.wheel.metadata import Distribution, WheelName
 
 
 # What is in a candidate.
@@ -430,7 +433,7 @@ class CandidateJudge:
     def _compiling(self, survey: Survey, verdicts: Sequence[Verdict]) -> tuple[float, float] | None:
         """At least, and at most, for all machines on which that would help."""
         from cuwheel.verdicts.ahead_of_time import seconds_ahead  # noqa: PLC0415 - most have machine code
-        from cuwheel.verdicts.predict import reach_of  # noqa: PLC0415
+        from cuwheel_core.verdicts.predict import reach_of  # noqa: PLC0415
 
         helped = [
             machine
@@ -482,12 +485,12 @@ class CandidateJudge:
 
 
 def _needs(survey: Survey, machine: Machine) -> set[str]:
-    inside = {packages.as_compared(file_name(each.path)) for each in survey.libraries}
+    inside = {cuda_libraries.as_compared(file_name(each.path)) for each in survey.libraries}
     inside |= {each.soname for each in survey.libraries if each.soname}
     certain = frozenset(loading(survey, machine).certain)
     needed = {name for each in survey.libraries if each.path in certain for name in each.needed}
-    wanted = {name for name in needed if packages.as_compared(name) not in inside}
-    return {name for name in wanted if (row := packages.known_library(name)) and not row.from_driver}
+    wanted = {name for name in needed if cuda_libraries.as_compared(name) not in inside}
+    return {name for name in wanted if (row := cuda_libraries.known_library(name)) and not row.from_driver}
 
 
 def _text(finding: Finding) -> str:

@@ -20,11 +20,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.delivery.install_answer import Package
-from cuwheel.errors import MalformedError, NewerSchemaError, UnavailableError, UnreadableError
-from cuwheel.facts import versions
+from cuwheel.errors import NewerSchemaError, UnavailableError
 from cuwheel.network import addresses
 from cuwheel.network.resolver import Release
 from cuwheel.support import codec, files
+from cuwheel_core.errors import MalformedError, UnreadableError
+from cuwheel_core.facts import versions
 
 if TYPE_CHECKING:
     from packaging.pylock import Package as Package751

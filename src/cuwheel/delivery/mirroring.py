@@ -27,18 +27,19 @@ from cuwheel.errors import UsageError
 from cuwheel.machine.fleet import Machine, machines_named
 from cuwheel.network.resolver import Release
 from cuwheel.support import codec, files, limited, log
-from cuwheel.support.finding import Finding, finding
-from cuwheel.support.wording import a_few, size
-from cuwheel.verdicts.choice import device_of_machine
+from cuwheel.support.finding import finding
 from cuwheel.version import __version__
 from cuwheel.wheel import requirements
 from cuwheel.wheel.file import WheelFile
-from cuwheel.wheel.metadata import normalised
+from cuwheel_core.support.wording import a_few, size
+from cuwheel_core.verdicts.choice import loader_of
+from cuwheel_core.wheel.metadata import normalised
 
 if TYPE_CHECKING:
     from cuwheel.delivery.install_answer import Part
     from cuwheel.delivery.lock_files import LockPart
     from cuwheel.delivery.request import PublishRequest
+    from cuwheel_core.support.finding import Finding
 
 RECORD = "mirror.json"
 _SCHEMA = "cuwheel.mirror/1"
@@ -192,7 +193,7 @@ def _wanted(lock: InstallLock, machines: Sequence[Machine], *, slim: bool) -> li
     for release in lock_files.all_files(lock):
         using = [part for part in lock.parts if any(each.sha256 == release.sha256 for each in part.files)]
         own = tuple(by_name[name] for part in using for name in part.machines if name in by_name)
-        devices = {device_of_machine(each) for each in own}
+        devices = {loader_of(each) for each in own}
         gpus = sorted(
             f"{each.capability}{'' if each.jit == 'allowed' else each.jit}" if each else "?" for each in devices
         )

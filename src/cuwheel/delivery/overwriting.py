@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from cuwheel.wheel.metadata import distributions, read_info_file, record_rows, site_packages
+from cuwheel_core.wheel.metadata import distributions, read_info_file, record_rows, site_packages
 
 # A path below the environment → who lists it, normalised, and the hash that RECORD has of it.
 Claims: TypeAlias = Mapping[str, Mapping[str, str]]

@@ -19,17 +19,19 @@ from cuwheel.delivery import index_folder, page_verdicts
 from cuwheel.delivery.simple_api import FACTS
 from cuwheel.delivery.transaction import Remove, Write
 from cuwheel.device_code import description, wheel_facts
-from cuwheel.facts import toolkits
-from cuwheel.facts.gpus import all_gpus
-from cuwheel.facts.tables import tables
 from cuwheel.machine.fleet import from_gpu
-from cuwheel.support import codec, files, limited, printable, wording
+from cuwheel.support import codec, files, limited, pages
 from cuwheel.support.verbs import VERBS
-from cuwheel.support.wording import file_name, size
-from cuwheel.verdicts import drivers, predict, torch_releases
+from cuwheel.verdicts import torch_releases
 from cuwheel.version import __version__
 from cuwheel.wheel import requirements
-from cuwheel.wheel.metadata import WheelName
+from cuwheel_core.facts import toolkits
+from cuwheel_core.facts.gpus import all_gpus
+from cuwheel_core.facts.tables import tables
+from cuwheel_core.support import bounded, printable
+from cuwheel_core.support.wording import file_name, size
+from cuwheel_core.verdicts import drivers, predict
+from cuwheel_core.wheel.metadata import WheelName
 
 if TYPE_CHECKING:
     import jinja2
@@ -311,7 +313,7 @@ class WheelPage:
 
 def _order(kind: str, arch: str) -> tuple[bool, int, str]:
     digits = "".join(each for each in arch if each.isdecimal())
-    return kind != "cubin", limited.digits(digits or "0"), arch
+    return kind != "cubin", bounded.digits(digits or "0"), arch
 
 
 INDEX = "index.html"
@@ -416,8 +418,8 @@ def _link(name: str) -> str:
 
 def same_for_all() -> dict[str, bytes]:
     """The code, the style and the tables: the same for every index that this cuwheel writes."""
-    styles = [wording.SHARED_TEMPLATES / "page.css", _TEMPLATES / "index.css"]
-    scripts = [_TEMPLATES / "page.js", wording.SHARED_TEMPLATES / "nvidia_smi.js"]
+    styles = [pages.SHARED_TEMPLATES / "page.css", _TEMPLATES / "index.css"]
+    scripts = [_TEMPLATES / "page.js", pages.SHARED_TEMPLATES / "nvidia_smi.js"]
     return {
         f"{FOLDER}/page.js": b"".join(each.read_bytes() for each in scripts),
         f"{FOLDER}/page.css": b"".join(each.read_bytes() for each in styles),
@@ -431,4 +433,4 @@ def render(template: str, **values: object) -> bytes:
 
 @cache
 def _environment() -> jinja2.Environment:
-    return wording.html_templates(_TEMPLATES)
+    return pages.html_templates(_TEMPLATES)

@@ -13,17 +13,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.device_code import wheel_facts
-from cuwheel.facts import gpus, packages, toolkits, versions
-from cuwheel.machine.fleet import Machine, System
+from cuwheel.facts import packages
+from cuwheel.machine.fleet import Machine
 from cuwheel.verdicts import check_rules, driver_steps, wheel_tags
 from cuwheel.verdicts.judge import Judge
 from cuwheel.verdicts.loading import loading, profile_of
+from cuwheel_core.facts import cuda_libraries, gpus, toolkits, versions
+from cuwheel_core.verdicts.device import System
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Survey
+    from cuwheel.device_code.contents import Survey
     from cuwheel.device_code.wheel_facts import WheelFacts
-    from cuwheel.facts.arch import Capability
     from cuwheel.verdicts.driver_steps import StepAnswer
+    from cuwheel_core.facts.arch import Capability
 
 T = TypeVar("T", bound="Hashable")
 # The driver from which on a verdict holds (empty: the driver is not known), and its index into `verdicts`.
@@ -173,7 +175,7 @@ class _Sweep:
     def _comes_with_torch(self) -> bool:
         """Whether a library needs something that a torch brings."""
         needed = {soname for each in self._survey.libraries for soname in each.needed}
-        return any(packages.known_library(each) or packages.framework_of(each) for each in needed)
+        return any(cuda_libraries.known_library(each) or packages.framework_of(each) for each in needed)
 
     def _table(self, place: Place, cuda: str, pythons: Sequence[str]) -> dict[str, int]:
         machine = replace(place.machine, torch_cuda=cuda or None, python=pythons[-1] if pythons else None)

@@ -11,11 +11,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from cuwheel.errors import MalformedError, UnreadableError, UsageError
+from cuwheel.errors import UsageError
 from cuwheel.facts import packages
-from cuwheel.support import files, system_calls
+from cuwheel.support import files
 from cuwheel.wheel.journal_file import Pinned
 from cuwheel.wheel.journal_file import SettingsKind as Kind
+from cuwheel_core.errors import MalformedError, UnreadableError
+from cuwheel_core.support import opening
 
 KINDS = ("activate", "env-file", "systemd", "dockerfile")
 _BEGIN, _END = "# >>> cuwheel pins >>>", "# <<< cuwheel pins <<<"
@@ -174,7 +176,7 @@ def _read(path: Path) -> str | None:
     """Reads a file of settings; None where there is no such file."""
     try:
         with path.open("rb") as file:
-            data = system_calls.read_up_to(file, _LARGEST + 1)
+            data = opening.read_up_to(file, _LARGEST + 1)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -22,13 +22,15 @@ from cuwheel.delivery.index_folder import JOURNAL, IndexFolder, Journal
 from cuwheel.delivery.install_answer import Part
 from cuwheel.delivery.simple_api import SCHEMA, Project, ProjectList
 from cuwheel.delivery.variants import PublishedVariant
-from cuwheel.errors import MalformedError, UnreadableError, UsageError
+from cuwheel.errors import UsageError
 from cuwheel.facts import services
 from cuwheel.network import addresses, resolver
 from cuwheel.support import codec, files, log, masking, process, quoting
 from cuwheel.support.answer import Answer
-from cuwheel.support.finding import Finding, finding, gravest_first
-from cuwheel.support.wording import first_few, size
+from cuwheel.support.finding import finding
+from cuwheel_core.errors import MalformedError, UnreadableError
+from cuwheel_core.support.finding import Finding, gravest_first
+from cuwheel_core.support.wording import first_few, size
 
 if TYPE_CHECKING:
     from cuwheel.delivery.arrivals import Arrival

@@ -13,8 +13,8 @@ from cuwheel.delivery import candidates
 from cuwheel.errors import NetworkError, UsageError
 from cuwheel.machine.fleet import Machines, Refinement, machine_words
 from cuwheel.network import addresses
-from cuwheel.support import printable
 from cuwheel.support.request_fields import as_paths, must_be_positive, normalise
+from cuwheel_core.support import printable
 
 _SCHEMES = ("https://", "http://")
 _SHOWN = 100

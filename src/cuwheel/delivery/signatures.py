@@ -23,14 +23,16 @@ from cuwheel.delivery.simple_api import FACTS, PROVENANCE, SIMPLE
 from cuwheel.errors import ToolError
 from cuwheel.facts import services
 from cuwheel.network import addresses
-from cuwheel.support import codec, files, limited, process
+from cuwheel.support import codec, files, process
 from cuwheel.support.files import chunks
-from cuwheel.support.finding import Finding, finding
-from cuwheel.wheel.metadata import WheelName, normalised
+from cuwheel.support.finding import finding
+from cuwheel_core.support import bounded
+from cuwheel_core.wheel.metadata import WheelName, normalised
 
 if TYPE_CHECKING:
     from cuwheel.delivery.candidates import Candidate
     from cuwheel.network.resolver import Release
+    from cuwheel_core.support.finding import Finding
 
 
 NAMESPACE = "cuwheel-index"  # a signature made for another purpose does not count
@@ -161,7 +163,7 @@ def _older(found: _Signed) -> str:
     folder = files.cache_folder() / "signed-indexes"
     place = folder / files.sha256_of(found.place.encode())
     known = files.read_if_present(place, _LONGEST_NUMBER, "the number of an index") or b"0"
-    seen = limited.whole(known.decode("ascii", "replace")) or 0
+    seen = bounded.whole(known.decode("ascii", "replace")) or 0
     if found.serial < seen:
         return (
             f"it is at {found.serial}, and this machine has seen it at {seen}: an older state of it is shown "

@@ -13,9 +13,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.delivery.simple_api import API_VERSION, Hashes, Project, ProjectList, PublishedFile
-from cuwheel.errors import MalformedError
-from cuwheel.support import limited
-from cuwheel.support.wording import file_name
+from cuwheel_core.errors import MalformedError
+from cuwheel_core.support import bounded
+from cuwheel_core.support.wording import file_name
 
 _HEAD = """\
 <!DOCTYPE html>
@@ -160,7 +160,7 @@ def _published(attributes: dict[str, str], label: str) -> PublishedFile:
         url=url,
         hashes=_hashes(fragment) or Hashes(),
         requires_python=attributes.get("data-requires-python"),
-        size=limited.whole(size),
+        size=bounded.whole(size),
         upload_time=attributes.get("data-upload-time"),
         yanked=False if yanked is None else yanked or True,
         core_metadata=_hashes(attributes.get("data-core-metadata", "")) or False,

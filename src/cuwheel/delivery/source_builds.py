@@ -19,12 +19,14 @@ from cuwheel.building.request import BuildRequest
 from cuwheel.delivery.install_answer import PlannedBuild
 from cuwheel.diagnosis import failures
 from cuwheel.errors import UnavailableError, UsageError
-from cuwheel.facts import versions
 from cuwheel.machine import fleet
 from cuwheel.network import transfer
 from cuwheel.support import codec, files
-from cuwheel.wheel import metadata, requirements
-from cuwheel.wheel.metadata import normalised
+from cuwheel.wheel import requirements
+from cuwheel_core.facts import versions
+from cuwheel_core.support import opening
+from cuwheel_core.wheel import metadata
+from cuwheel_core.wheel.metadata import normalised
 
 if TYPE_CHECKING:
     from cuwheel.building.settings import BuildSettings
@@ -143,7 +145,7 @@ def _torch_for_build(decided: BuildPlan, machines: Sequence[Machine]) -> str | N
 def _foreseen_build(candidate: Candidate, work: _Work, decided: BuildPlan) -> PlannedBuild:
     job, project = decided.jobs[0], decided.project
     compiler, toolkit = job.toolchain.host_compiler, job.toolchain.toolkit
-    packed = metadata.from_texts(files.head(decided.tree.folder / "PKG-INFO"), "")
+    packed = metadata.from_texts(opening.head(decided.tree.folder / "PKG-INFO"), "")
     return PlannedBuild(
         name=normalised(project.name),
         version=str(candidate.version),

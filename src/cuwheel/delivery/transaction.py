@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from cuwheel.delivery import index_folder, simple_api, simple_html, update
 from cuwheel.delivery.index_folder import JOURNAL, changed_sums, serial, with_serial
 from cuwheel.delivery.simple_api import FACTS, METADATA, PROVENANCE
-from cuwheel.errors import UnreadableError
 from cuwheel.support import codec, files, log, system_calls
+from cuwheel_core.errors import UnreadableError
 
 if TYPE_CHECKING:
     from cuwheel.delivery.index_folder import IndexFolder, Journal

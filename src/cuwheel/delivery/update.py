@@ -18,11 +18,13 @@ from cuwheel.delivery import index_folder, variants
 from cuwheel.delivery.arrivals import Arrival
 from cuwheel.delivery.index_folder import Journal
 from cuwheel.delivery.simple_api import PROVENANCE, SCHEMA, ListedProject, Project, ProjectList, PublishedFile
-from cuwheel.errors import UnknownNameError
-from cuwheel.support import limited, wording
+from cuwheel.support import limited
 from cuwheel.support.files import sha256
-from cuwheel.support.finding import Finding, finding
-from cuwheel.wheel.metadata import WheelName
+from cuwheel.support.finding import finding
+from cuwheel_core.errors import UnknownNameError
+from cuwheel_core.support import bounded, wording
+from cuwheel_core.support.finding import Finding
+from cuwheel_core.wheel.metadata import WheelName
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -126,7 +128,7 @@ class _Draft:
         self.refused: dict[str, Finding] = {}
         self._files: dict[str, dict[str, PublishedFile]] = {}
         # Of this run, for every file of it; or the time that people set to get the same bytes again.
-        epoch = limited.whole(os.environ.get(_EPOCH, ""))
+        epoch = bounded.whole(os.environ.get(_EPOCH, ""))
         when = datetime.now(timezone.utc) if epoch is None else datetime.fromtimestamp(min(epoch, _LAST), timezone.utc)
         self._now = when.strftime("%Y-%m-%dT%H:%M:%SZ")
 

@@ -18,13 +18,13 @@ from cuwheel.delivery import arrivals, index_folder
 from cuwheel.delivery.arrivals import VARIANTS, Arrival
 from cuwheel.delivery.simple_api import FACTS, Hashes, PublishedFile
 from cuwheel.device_code import wheel_facts
-from cuwheel.errors import CuwheelError, MalformedError, UnreadableError
 from cuwheel.support.files import scratch_beside
-from cuwheel.support.finding import Finding
-from cuwheel.support.wording import file_name
 from cuwheel.wheel import variant
-from cuwheel.wheel.metadata import WheelName
 from cuwheel.wheel.variant import Property
+from cuwheel_core.errors import CuwheelError, MalformedError, UnreadableError
+from cuwheel_core.support.finding import Finding
+from cuwheel_core.support.wording import file_name
+from cuwheel_core.wheel.metadata import WheelName
 
 if TYPE_CHECKING:
     from cuwheel.delivery.index_folder import IndexFolder

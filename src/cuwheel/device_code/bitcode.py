@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
-from cuwheel.device_code.libraries import Bitcode
-from cuwheel.errors import CuwheelError
-from cuwheel.facts.arch import Arch, known_arch
+from cuwheel.device_code.contents import Bitcode
+from cuwheel_core.errors import CuwheelError
+from cuwheel_core.facts.arch import Arch, known_arch
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.source import Item
+    from cuwheel_core.device_code.items import Item
 
 SUFFIX = ".bc"
 _MAGIC = b"BC\xc0\xde"

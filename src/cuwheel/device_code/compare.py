@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from cuwheel.device_code.libraries import Library, PartName, Survey
-from cuwheel.facts.arch import Arch
 from cuwheel.support.answer import Answer
+from cuwheel_core.device_code.libraries import Library, PartName
+from cuwheel_core.facts.arch import Arch
 
 if TYPE_CHECKING:
+    from cuwheel.device_code.contents import Survey
     from cuwheel.device_code.kernels import Kernels
 
 

@@ -13,30 +13,20 @@ from typing import TYPE_CHECKING, Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.support import codec, files
-from cuwheel.support.finding import Finding, finding
+from cuwheel.support.finding import finding
 from cuwheel.version import __version__
+from cuwheel_core.errors import CuwheelError, MalformedError
+from cuwheel_core.verdicts.predict import Coverage
 
 if TYPE_CHECKING:
     from cuwheel.wheel.file import WheelFile
+    from cuwheel_core.support.finding import Finding
 
 NAME = "cuwheel.json"
 SCHEMA: Final = "cuwheel.wheel/1"
 _WHAT = "a description of a wheel"
 _LIMIT = 1 << 20
-
-
-class Coverage(Struct, frozen=True, kw_only=True):
-    """Capabilities by how all of a library, or of a wheel, serves them; `partial`: some of it does, the rest does not.
-
-    `future`: GPUs later than all known ones can use it, through PTX.
-    """
-
-    native: tuple[str, ...]
-    jit: tuple[str, ...]
-    partial: tuple[str, ...]
-    future: bool
 
 
 class PlannedFor(Struct, frozen=True, kw_only=True):

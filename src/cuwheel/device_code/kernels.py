@@ -12,19 +12,20 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from cuwheel.device_code import cubin, fatbin, library, source
+from cuwheel.device_code import source
 from cuwheel.device_code.demangle import demangled
-from cuwheel.device_code.libraries import Entry, Kind
 from cuwheel.device_code.survey import is_library
-from cuwheel.errors import CuwheelError, MalformedError
-from cuwheel.facts.arch import Arch
 from cuwheel.support import log
 from cuwheel.support.answer import Answer
-from cuwheel.support.finding import Finding
+from cuwheel_core.device_code import cubin, fatbin, items, library
+from cuwheel_core.device_code.libraries import Entry, Kind
+from cuwheel_core.errors import CuwheelError, MalformedError
+from cuwheel_core.facts.arch import Arch
+from cuwheel_core.support.finding import Finding
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.source import Item
-    from cuwheel.support.buffer import Buffer
+    from cuwheel_core.device_code.items import Item
+    from cuwheel_core.support.buffer import Buffer
 
 _IDENTIFIER = re.compile(r"[\w$*?]+", re.ASCII)
 
@@ -140,20 +141,20 @@ def _of_item(item: Item, advance: Callable[[int], None], findings: list[Finding]
     except CuwheelError as error:
         if alone:
             raise
-        findings.append(source.unread(item.path, error))
+        findings.append(items.unread(item.path, error))
         return
     try:
         entries = library.read_library(buffer, detail="entries").entries
     except CuwheelError as error:
         if alone:
             raise
-        findings.append(source.unread(item.path, error))
+        findings.append(items.unread(item.path, error))
         entries = ()
     for entry in entries:
         try:
             yield _Found(item.path, entry, _names(buffer, entry))
         except MalformedError as error:
-            findings.append(source.unread(item.path, error))
+            findings.append(items.unread(item.path, error))
     buffer.close()
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel.device_code.libraries import PythonLoad
+from cuwheel.device_code.contents import PythonLoad
 
 if TYPE_CHECKING:
     from cuwheel.device_code.source import Texts

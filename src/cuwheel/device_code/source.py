@@ -7,53 +7,32 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.device_code import description
 from cuwheel.device_code.description import Description
-from cuwheel.device_code.loose import HeaderCapture
-from cuwheel.errors import CuwheelError, MalformedError, NetworkError, NotInstalledError, UnreadableError
-from cuwheel.support.buffer import Buffer, FileBuffer
-from cuwheel.support.files import head, read_if_present
-from cuwheel.support.finding import Finding, finding
-from cuwheel.wheel import metadata, variant
-from cuwheel.wheel.metadata import Distribution, distributions, site_packages
+from cuwheel.errors import NetworkError, NotInstalledError
+from cuwheel.support.files import read_if_present
+from cuwheel.support.finding import finding
+from cuwheel.wheel import slim_note, variant
 from cuwheel.wheel.variant import Variant
+from cuwheel_core.device_code.items import FileItem, Item, ZipItem, may_be_binary
+from cuwheel_core.errors import CuwheelError, UnreadableError
+from cuwheel_core.support.finding import Finding
+from cuwheel_core.support.opening import head
+from cuwheel_core.wheel import metadata
+from cuwheel_core.wheel.metadata import Distribution, distributions, site_packages
 
 if TYPE_CHECKING:
     from cuwheel.wheel.file import WheelFile
-    from cuwheel.wheel.zip_reader import Member, ZipReader
 
 
-HEAD = 4096
 _PYTHON_LIMIT = 1 << 20
-# Text by name: a wheel has thousands, and opening each to see that it is none of ours takes longer
-# than everything else.
-_TEXT = (
-    "c cc cfg cmake cpp cu cuh css csv cxx gz h hpp html hxx inc inl ipynb js json md pc png po proto pxd py pyc "
-    "pyi pyx rst s sh svg toml txt typed xml yaml yml"
-)
-_TEXT_SUFFIXES = frozenset(f".{each}" for each in _TEXT.split())
 
 SUFFIXES = (".whl", ".so", ".dll", ".pyd")  # a name that ends so is a path, never what is installed
-
-
-class Item(Protocol):
-    """A file of the target."""
-
-    @property
-    def path(self) -> str: ...
-
-    @property
-    def size(self) -> int: ...
-
-    def head(self, count: int = HEAD) -> bytes:
-        """Its first bytes, at little cost."""
-
-    def open(self, advance: Callable[[int], None]) -> Buffer: ...
 
 
 class Texts(Struct, frozen=True):
@@ -77,42 +56,6 @@ class Source(Struct, frozen=True):
     variant: Variant | None = None
     description: Description | None = None
     close: Callable[[], None] = lambda: None
-
-
-class FileItem(NamedTuple):
-    path: str
-    size: int
-    place: Path
-
-    def head(self, count: int = HEAD) -> bytes:
-        try:
-            with self.place.open("rb", buffering=0) as file:
-                return file.read(count)
-        except OSError as error:
-            raise UnreadableError.from_os(error, self.place) from error
-
-    def open(self, advance: Callable[[int], None]) -> Buffer:
-        advance(self.size)
-        return FileBuffer(self.place, self.path)
-
-
-class ZipItem(NamedTuple):
-    reader: ZipReader
-    member: Member
-
-    @property
-    def path(self) -> str:
-        return self.member.name
-
-    @property
-    def size(self) -> int:
-        return self.member.size
-
-    def head(self, count: int = HEAD) -> bytes:
-        return self.reader.head(self.member, count)
-
-    def open(self, advance: Callable[[int], None]) -> Buffer:
-        return self.reader.open(self.member, advance, HeaderCapture())
 
 
 def find_source(target: str | Path, *, env: Path | None = None) -> Source:
@@ -184,7 +127,7 @@ def source_of_wheel(wheel: WheelFile) -> Source:
         kind="wheel",
         size=wheel.size,
         distribution=distribution,
-        items=tuple(ZipItem(wheel.zip, each) for each in wheel.members.values() if _may_be_binary(each.name)),
+        items=tuple(ZipItem(wheel.zip, each) for each in wheel.members.values() if may_be_binary(each.name)),
         findings=(*findings, *unclear, *_cut_wheel(wheel), *undescribed),
         texts=Texts(names=tuple(wheel.members), read=wheel.text),
         variant=is_variant,
@@ -217,9 +160,9 @@ def _folder(path: Path) -> Source:
 
 
 def _cut_wheel(wheel: WheelFile) -> tuple[Finding, ...]:
-    name = wheel.info + metadata.SLIM_NOTE
-    traced = metadata.workload_commands(wheel.text(name)) if name in wheel.members else None
-    return (metadata.cut_to_workload([wheel.distribution.name], traced),) if traced is not None else ()
+    name = wheel.info + slim_note.SLIM_NOTE
+    traced = slim_note.workload_commands(wheel.text(name)) if name in wheel.members else None
+    return (slim_note.cut_to_workload([wheel.distribution.name], traced),) if traced is not None else ()
 
 
 def cut_to_workload(infos: Iterable[Path]) -> tuple[Finding, ...]:
@@ -227,15 +170,15 @@ def cut_to_workload(infos: Iterable[Path]) -> tuple[Finding, ...]:
     marks: dict[str, tuple[str, ...]] = {}
     for info in infos:
         try:
-            traced = metadata.workload_commands(
-                read_if_present(info / metadata.SLIM_NOTE, metadata.SLIM_NOTE_LIMIT, "a note")
+            traced = slim_note.workload_commands(
+                read_if_present(info / slim_note.SLIM_NOTE, slim_note.SLIM_NOTE_LIMIT, "a note")
             )
         except CuwheelError:
             continue
         if traced is not None:
             marks[info.name.partition("-")[0]] = traced
     words = dict.fromkeys(word for each in marks.values() for word in each)
-    return (metadata.cut_to_workload(marks, words),) if marks else ()
+    return (slim_note.cut_to_workload(marks, words),) if marks else ()
 
 
 def _installed(info: Path) -> Source:
@@ -259,10 +202,10 @@ def _installed(info: Path) -> Source:
 def _added(info: Path, recorded: Iterable[str]) -> list[str]:
     """What somebody put beside a distribution's libraries after it was installed, such as a second name for one."""
     listed = {each.replace("\\", "/") for each in recorded}
-    binaries = (each for each in listed if _may_be_binary(each) and ".dist-info/" not in each)
+    binaries = (each for each in listed if may_be_binary(each) and ".dist-info/" not in each)
     folders = sorted({each.rpartition("/")[0] for each in binaries if not each.startswith(("..", "/"))} - {""})
     found = {f"{folder}/{name}" for folder in folders for name in _names(info.parent / folder)} - listed
-    found = {each for each in found if _may_be_binary(each) and (info.parent / each).is_file()}
+    found = {each for each in found if may_be_binary(each) and (info.parent / each).is_file()}
     others = (each.info for each in distributions(info.parent) if found and each.info != info)
     return sorted(found.difference(*map(metadata.installed_files, others)))
 
@@ -293,7 +236,7 @@ def _items(root: Path, files: Iterable[Path]) -> dict[str, object]:
             continue
         total += 0 if names else status.st_size
         names.add(stem)
-        if _may_be_binary(file.name):
+        if may_be_binary(file.name):
             items.append(FileItem(os.path.relpath(file, root).replace(os.sep, "/"), status.st_size, file))
         elif file.suffix == ".py" and status.st_size <= _PYTHON_LIMIT:
             python[os.path.relpath(file, root).replace(os.sep, "/")] = file
@@ -313,22 +256,6 @@ def _site_packages(env: Path | None) -> Iterator[Path]:
         yield from (Path(each) for each in sys.path if each and Path(each).is_dir())
         return
     yield from (env, *site_packages(env))
-
-
-def _may_be_binary(name: str) -> bool:
-    return os.path.splitext(name)[1].lower() not in _TEXT_SUFFIXES  # noqa: PTH122 - 12,000 times: Path is slow
-
-
-def unread(path: str, error: CuwheelError) -> Finding:
-    """Says of a file why it was not read; `error` may be about it as it was opened, by another path."""
-    problem = error.problem if isinstance(error, (MalformedError, UnreadableError)) else error.message
-    return finding("library-unreadable", problem, about=path, fix=error.hint or None)
-
-
-def foreign(path: str) -> Finding:
-    return finding(
-        "library-foreign", "was not read: a 32-bit or big-endian file, which current CUDA does not make", about=path
-    )
 
 
 def _incomplete(name: str, what: str) -> Finding:

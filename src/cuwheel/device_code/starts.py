@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from cuwheel.device_code import elf, library, pe
-from cuwheel.device_code.fatbin import CONTAINER, CONTAINER_VERSION, MAGIC, Walk
-from cuwheel.device_code.libraries import UNREAD, Format, Library, Registration, Wrapper
-from cuwheel.device_code.registration import HostStrings
-from cuwheel.support.buffer import OutOfBoundsError, SliceBuffer
-from cuwheel.support.finding import Finding, finding
-from cuwheel.support.wording import file_name, size
+from cuwheel.support.finding import finding
+from cuwheel_core.device_code import elf, library, pe
+from cuwheel_core.device_code.fatbin import CONTAINER, CONTAINER_VERSION, MAGIC, Walk
+from cuwheel_core.device_code.libraries import UNREAD, Format, Library, Registration, Wrapper
+from cuwheel_core.device_code.registration import HostStrings
+from cuwheel_core.support.buffer import OutOfBoundsError, SliceBuffer
+from cuwheel_core.support.wording import file_name, size
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.source import Item
+    from cuwheel_core.device_code.items import Item
+    from cuwheel_core.support.finding import Finding
 
 LARGE = 24 << 20  # as it lies in the wheel: a smaller one is read whole
 _WITHOUT_CODE = 48 << 20  # read, after which none is expected any more; torch's begins after 17 MB

@@ -12,22 +12,27 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from cuwheel.device_code import elf, library, source, torch_symbols
+from cuwheel.device_code import source, torch_symbols
 from cuwheel.device_code.bitcode import bitcode_for_one_architecture
+from cuwheel.device_code.contents import PythonLoad, Survey
 from cuwheel.device_code.description import NAME, Description
-from cuwheel.device_code.libraries import Detail, Library, Platform, PythonLoad, Search, Survey
-from cuwheel.errors import CuwheelError, NetworkError, UnreadableError
+from cuwheel.errors import NetworkError
 from cuwheel.facts import packages
 from cuwheel.support import log
-from cuwheel.support.buffer import MemoryBuffer
-from cuwheel.support.patterns import matches_any
+from cuwheel_core.device_code import elf, library
+from cuwheel_core.device_code.items import ZipItem, foreign, unread
+from cuwheel_core.device_code.libraries import Detail, Library, Platform, Search
+from cuwheel_core.errors import CuwheelError, UnreadableError
+from cuwheel_core.support.buffer import MemoryBuffer
+from cuwheel_core.support.patterns import matches_any
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.source import Item, Source
+    from cuwheel.device_code.source import Source
     from cuwheel.device_code.starts import Start
-    from cuwheel.support.finding import Finding
     from cuwheel.wheel.file import WheelFile
-    from cuwheel.wheel.metadata import Distribution
+    from cuwheel_core.device_code.items import Item
+    from cuwheel_core.support.finding import Finding
+    from cuwheel_core.wheel.metadata import Distribution
 
 
 class Sparing(NamedTuple):
@@ -153,7 +158,7 @@ def _start(item: Item) -> Start | None:
 
     from cuwheel.device_code import starts  # noqa: PLC0415 - most wheels are on this machine
 
-    if not isinstance(item, source.ZipItem) or item.member.stored <= starts.LARGE:
+    if not isinstance(item, ZipItem) or item.member.stored <= starts.LARGE:
         return None
     if item.member.method != ZIP_DEFLATED:
         return None
@@ -211,7 +216,7 @@ def _read_all(
                     broken.append(error)
                     stop.set()
                 else:
-                    findings.append(source.unread(item.path, error))
+                    findings.append(unread(item.path, error))
 
         # The largest first, or one worker would be left with it at the end.
         _in_parallel(work, sorted(items, key=lambda item: -item.size), stop, _AT_ONCE // 2 if sparing else _WORKERS)
@@ -257,7 +262,7 @@ class _ReadLibrary(NamedTuple):
 
 def _read_library(item: Item, detail: Detail, advance: Callable[[int], None], *, search: Search) -> _ReadLibrary:
     with closing(item.open(advance)) as buffer:
-        found = library.read_library(buffer, detail=detail, search=search)
+        found = library.read_library(buffer, detail=detail, search=search, wanted=torch_symbols.imported)
         gives = bool(found.torch_symbols) and not torch_symbols.is_torch(found)
         return _ReadLibrary(found, torch_symbols.defined(elf.read_elf(buffer)) if gives else frozenset())
 
@@ -269,17 +274,17 @@ def is_library(item: Item, findings: list[Finding]) -> bool:
     except CuwheelError as error:
         if _is_transfer_failure(item, error):
             raise
-        findings.append(source.unread(item.path, error))
+        findings.append(unread(item.path, error))
         return False
     if library.is_foreign(head):
-        findings.append(source.foreign(item.path))
+        findings.append(foreign(item.path))
         return False
     return library.recognise(MemoryBuffer(item.path, head)) is not None
 
 
 def _is_transfer_failure(item: Item, error: CuwheelError) -> bool:
     """Whether the way to the bytes failed, and not the file: the next attempt may read it."""
-    return isinstance(error, NetworkError) or (isinstance(item, source.ZipItem) and isinstance(error, UnreadableError))
+    return isinstance(error, NetworkError) or (isinstance(item, ZipItem) and isinstance(error, UnreadableError))
 
 
 class _StoppedError(Exception):

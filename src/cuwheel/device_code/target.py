@@ -11,14 +11,16 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.errors import UnknownNameError, UsageError
+from cuwheel.errors import UsageError
 from cuwheel.support import files, log
-from cuwheel.support.patterns import lazy_pattern
-from cuwheel.support.wording import release_of_file, size
+from cuwheel_core.errors import UnknownNameError
+from cuwheel_core.support.patterns import lazy_pattern
+from cuwheel_core.support.wording import release_of_file, size
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Detail, Search, Survey
+    from cuwheel.device_code.contents import Survey
     from cuwheel.network.resolver import Release
+    from cuwheel_core.device_code.libraries import Detail, Search
 
 
 _PINNED = lazy_pattern(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?==[A-Za-z0-9.!+_-]+")

@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.device_code import dynamic, elf, limits
-from cuwheel.device_code.libraries import Library, TorchExports
-from cuwheel.errors import CuwheelError
+from cuwheel.device_code.contents import TorchExports
 from cuwheel.facts import packages
 from cuwheel.support import log
-from cuwheel.support.buffer import FileBuffer
-from cuwheel.support.patterns import lazy_pattern
-from cuwheel.support.wording import file_name
+from cuwheel_core.device_code import dynamic, elf, limits
+from cuwheel_core.errors import CuwheelError
+from cuwheel_core.support.buffer import FileBuffer
+from cuwheel_core.support.patterns import lazy_pattern
+from cuwheel_core.support.wording import file_name
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.elf import Elf
+    from cuwheel_core.device_code.elf import Elf
+    from cuwheel_core.device_code.libraries import Library
 
 # Names in its namespaces, also of their vtables and type information; its Python objects; its stable C interface.
 _OF_TORCH = lazy_pattern(

@@ -17,8 +17,11 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from cuwheel.device_code import description
+from cuwheel.device_code.contents import PythonLoad, Survey
 from cuwheel.device_code.description import Description
-from cuwheel.device_code.libraries import (
+from cuwheel.support import codec, files
+from cuwheel.wheel.variant import Variant
+from cuwheel_core.device_code.libraries import (
     UNREAD,
     Absent,
     Compression,
@@ -30,18 +33,14 @@ from cuwheel.device_code.libraries import (
     Kind,
     Library,
     Platform,
-    PythonLoad,
     Registration,
-    Survey,
     Symbols,
     Wrapper,
 )
-from cuwheel.errors import MalformedError
-from cuwheel.facts.arch import Arch
-from cuwheel.support import codec, files
-from cuwheel.support.finding import Finding
-from cuwheel.wheel.metadata import Distribution, too_many
-from cuwheel.wheel.variant import Variant
+from cuwheel_core.errors import MalformedError
+from cuwheel_core.facts.arch import Arch
+from cuwheel_core.support.finding import Finding
+from cuwheel_core.wheel.metadata import Distribution, too_many
 
 if TYPE_CHECKING:
     from cuwheel.device_code.survey import Sparing

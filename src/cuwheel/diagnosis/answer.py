@@ -10,7 +10,7 @@ from cuwheel.diagnosis.case import Heard, RecordedCall, WayOut
 from cuwheel.diagnosis.causes import knowledge
 from cuwheel.diagnosis.known import Version
 from cuwheel.support.answer import Answer
-from cuwheel.support.finding import Cause, Evidence
+from cuwheel.support.cause import Cause, Evidence
 from cuwheel.verdicts.verdict import Verdict
 
 

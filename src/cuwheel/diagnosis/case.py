@@ -7,7 +7,7 @@ from msgspec import Struct, field
 from cuwheel.building.recording.calls import CallState
 from cuwheel.diagnosis.known import Version
 from cuwheel.diagnosis.text import Log
-from cuwheel.support.finding import Cause, Evidence
+from cuwheel.support.cause import Cause, Evidence
 
 
 class Setting(Struct, frozen=True, kw_only=True):

@@ -13,9 +13,9 @@ from cuwheel.diagnosis.events import names
 from cuwheel.diagnosis.known import ALWAYS
 from cuwheel.diagnosis.pattern import PatternError, check_pattern, fold
 from cuwheel.diagnosis.rows import CauseFile, FixRow, Readings, Shared, Ways, placeholders
-from cuwheel.errors import FactsError
 from cuwheel.support import codec
 from cuwheel.support.finding import find_rule
+from cuwheel_core.errors import FactsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

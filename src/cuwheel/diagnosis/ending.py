@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel.support.wording import uncoloured
+from cuwheel_core.support.wording import uncoloured
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

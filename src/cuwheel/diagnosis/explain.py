@@ -21,10 +21,10 @@ from cuwheel.diagnosis.events import event, is_compiler_call
 from cuwheel.diagnosis.known import ALWAYS, CONDITIONS
 from cuwheel.diagnosis.rows import CauseFile, placeholders
 from cuwheel.diagnosis.text import Hit, Search
-from cuwheel.facts import versions
-from cuwheel.support.finding import Cause, Evidence, Fix
-from cuwheel.support.wording import file_name
-from cuwheel.verdicts.predict import GOOD
+from cuwheel.support.cause import Cause, Evidence
+from cuwheel_core.facts import versions
+from cuwheel_core.support.wording import file_name
+from cuwheel_core.verdicts.predict import GOOD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from cuwheel.diagnosis.rows import FixRow, Relation, Way, Ways
     from cuwheel.diagnosis.text import Log
     from cuwheel.machine.profile import MachineProfile
-    from cuwheel.support.finding import ShellName
     from cuwheel.verdicts.verdict import Verdict
+    from cuwheel_core.support.finding import Fix, ShellName
 
 
 _CONSEQUENCE = 0.4  # what is left of the confidence in a cause that another one explains

@@ -18,8 +18,8 @@ from cuwheel.building.recording.words import NVCC_VARIABLES, readable
 from cuwheel.diagnosis import ending, inquiry, recorded
 from cuwheel.diagnosis.ending import Ending
 from cuwheel.support import files, masking, quoting
-from cuwheel.support.finding import Cause
-from cuwheel.support.wording import file_name, uncoloured
+from cuwheel.support.cause import Cause
+from cuwheel_core.support.wording import file_name, uncoloured
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,9 +14,10 @@ from cuwheel.diagnosis import text
 from cuwheel.diagnosis.answer import Explain, known_cause
 from cuwheel.diagnosis.case import Case
 from cuwheel.diagnosis.explain import explain, nearest_causes
-from cuwheel.errors import UnreadableError, UsageError
+from cuwheel.errors import UsageError
 from cuwheel.machine import fleet
 from cuwheel.support import masking
+from cuwheel_core.errors import UnreadableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from cuwheel.diagnosis.text import Log
     from cuwheel.machine.fleet import Machine
     from cuwheel.machine.profile import MachineProfile
-    from cuwheel.support.finding import Cause
+    from cuwheel.support.cause import Cause
     from cuwheel.verdicts.verdict import Verdict
 
 

@@ -12,14 +12,16 @@ from msgspec.structs import replace
 from cuwheel.diagnosis import told
 from cuwheel.diagnosis.rows import Situation
 from cuwheel.diagnosis.text import Hit
-from cuwheel.errors import UnknownNameError
-from cuwheel.facts import gpus, packages, toolkits, versions
-from cuwheel.facts.arch import Arch, Capability, known_arch
+from cuwheel.facts import packages, toolchain_parts
 from cuwheel.machine.profile import MachineProfile
-from cuwheel.support import limited, quoting
-from cuwheel.support.finding import Finding
+from cuwheel.support import quoting
 from cuwheel.verdicts import machine_view as view
-from cuwheel.verdicts.choice import (
+from cuwheel_core.errors import UnknownNameError
+from cuwheel_core.facts import cuda_libraries, gpus, toolkits, versions
+from cuwheel_core.facts.arch import Arch, Capability, known_arch
+from cuwheel_core.support import bounded
+from cuwheel_core.support.finding import Finding
+from cuwheel_core.verdicts.choice import (
     INSUFFICIENT_DRIVER,
     NO_KERNEL_IMAGE,
     SYMBOL_NOT_FOUND,
@@ -32,9 +34,9 @@ if TYPE_CHECKING:
 
     from cuwheel.diagnosis.rows import Readings
     from cuwheel.diagnosis.text import Log, Search
-    from cuwheel.facts.gpus import Gpu
-    from cuwheel.facts.rows.common import OperatingSystem
-    from cuwheel.facts.rows.toolkits import Release, Toolkit
+    from cuwheel_core.facts.gpus import Gpu
+    from cuwheel_core.facts.rows.common import OperatingSystem
+    from cuwheel_core.facts.rows.toolkits import Release, Toolkit
 
 
 # A path with a letter outside ASCII, or Windows' short name for a folder that has one or is long.
@@ -310,7 +312,7 @@ def _compiling(rows: Sequence[Release]) -> str:
 def _of_library(known: Known) -> Iterator[tuple[str, str]]:
     """The package of the index that brings a library that was not found."""
     name = known.version("library") or ""
-    row = packages.known_library(name) if name else None
+    row = cuda_libraries.known_library(name) if name else None
     if row is None or row.from_driver:
         return
     bringing = [each for each in row.packages if name in (*each.sonames, *each.dlls)]
@@ -360,7 +362,7 @@ def _of_wanted(known: Known) -> Iterator[tuple[str, str]]:
 def _of_missing(known: Known) -> Iterator[tuple[str, str]]:
     """The part of the toolkit that a header or a library which was not found belongs to."""
     wanted = (known.version("missing_part") or "").lower()
-    names = [each.name for each in toolkits.all_components() if wanted.startswith(each.name.lower())]
+    names = [each.name for each in toolchain_parts.all_components() if wanted.startswith(each.name.lower())]
     if wanted and names:
         component = max(names, key=len)
         yield "component", component
@@ -389,7 +391,7 @@ def _of_python(known: Known) -> Iterator[tuple[str, str]]:
 
 
 def _of_standard(known: Known) -> Iterator[tuple[str, str]]:
-    row = toolkits.cxx_standard(known.version("standard") or "")
+    row = toolchain_parts.cxx_standard(known.version("standard") or "")
     if row:
         yield "gcc_for_standard", str(row.gcc)
 
@@ -499,7 +501,7 @@ def arch_was_dropped(known: Known) -> bool:
     if row and serving:
         return versions.key(row.version) > versions.key(serving[-1].version)
     newest = toolkits.newest_toolkit()
-    older = [each for each in newest.architectures if each.isdigit() and limited.digits(each) > arch.capability.number]
+    older = [each for each in newest.architectures if each.isdigit() and bounded.digits(each) > arch.capability.number]
     return not newest.supports(arch) and len(older) == len([each for each in newest.architectures if each.isdigit()])
 
 
@@ -607,9 +609,9 @@ def cmake_has_no_cuda_targets(known: Known) -> bool:
 
 def library_of_another_cuda(known: Known) -> bool:
     """The library that is missing belongs to another major than everything that is here."""
-    majors = {limited.digits(each) for each in known.filled().get("library_cuda", "").split(" or ") if each}
+    majors = {bounded.digits(each) for each in known.filled().get("library_cuda", "").split(" or ") if each}
     here = {versions.major(each) for name in ("torch_cuda", "nvcc", "driver_cuda") for each in known.values(name)}
-    here |= {limited.digits(tag[:2]) for tag in known.values("torch_cu") if len(tag) > 2}  # noqa: PLR2004 - 118, not a letter
+    here |= {bounded.digits(tag[:2]) for tag in known.values("torch_cu") if len(tag) > 2}  # noqa: PLR2004 - 118, not a letter
     return bool(majors and here) and not majors & here
 
 

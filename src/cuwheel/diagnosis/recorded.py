@@ -11,7 +11,7 @@ from cuwheel.building.recording.words import NVCC_VARIABLES
 from cuwheel.diagnosis import ending, text
 from cuwheel.diagnosis.case import RecordedCall, Setting
 from cuwheel.support import masking, quoting
-from cuwheel.support.finding import Evidence
+from cuwheel.support.cause import Evidence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

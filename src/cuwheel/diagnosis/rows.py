@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from cuwheel.support import codec
-from cuwheel.support.finding import Change, Fix, ShellName
+from cuwheel_core.support.finding import Change, Fix, ShellName
 
 
 def placeholders(text: str) -> frozenset[str]:

@@ -11,17 +11,18 @@ from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
-from cuwheel.errors import UnknownNameError
-from cuwheel.facts import gpus, packages, toolkits, torch, versions
-from cuwheel.facts.arch import Arch, Capability
-from cuwheel.support import limited
+from cuwheel.facts import packages, torch
+from cuwheel_core.errors import UnknownNameError
+from cuwheel_core.facts import gpus, toolkits, versions
+from cuwheel_core.facts.arch import Arch, Capability
+from cuwheel_core.support import bounded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from cuwheel.facts.gpus import Gpu
     from cuwheel.facts.rows.packages import PackageNeeds
-    from cuwheel.facts.rows.toolkits import Release, Toolkit
+    from cuwheel_core.facts.gpus import Gpu
+    from cuwheel_core.facts.rows.toolkits import Release, Toolkit
 
 
 class Facts(Protocol):
@@ -210,7 +211,7 @@ def _is_same(wanted: str, here: str) -> bool:
     return (
         versions.minor(wanted) == versions.minor(here)
         if "." in here
-        else versions.major(wanted) == limited.digits(here)
+        else versions.major(wanted) == bounded.digits(here)
     )
 
 
@@ -230,7 +231,7 @@ def _cudnn(text: str) -> int:
     """The major: of `9.1.0`, or of the number that the library itself gives, 8907 and 91002."""
     if "." in text:
         return versions.major(text)
-    return limited.digits(text[0]) if len(text) > 1 else limited.digits(text)
+    return bounded.digits(text[0]) if len(text) > 1 else bounded.digits(text)
 
 
 def package_without_cuda_on_windows(known: Facts) -> str | None:

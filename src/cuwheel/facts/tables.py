@@ -1,4 +1,4 @@
-"""The tables of facts, read from `data/*.toml`. A test checks them (`facts/consistency.py`), not every start."""
+"""The tables of facts that the core does not have, read from `data/*.toml`. A test checks them, not every start."""
 
 from __future__ import annotations
 
@@ -10,28 +10,22 @@ from typing import TYPE_CHECKING
 from cuwheel.support import codec
 
 if TYPE_CHECKING:
-    from cuwheel.facts.rows.gpus import Architectures, GpuDrivers, Gpus
-    from cuwheel.facts.rows.packages import Libraries, Manylinux, Packages, Torch
+    from cuwheel.facts.rows.cuda_errors import Errors
+    from cuwheel.facts.rows.packages import Manylinux, Packages, Torch
     from cuwheel.facts.rows.services import Checks, Ci, Indexes, Variants
-    from cuwheel.facts.rows.toolchains import Toolchains
-    from cuwheel.facts.rows.toolkits import CMake, Errors, Toolkits
+    from cuwheel.facts.rows.toolchains import CMake, Toolchains
 
 DATA = Path(__file__).with_name("data")
 # The module of `rows` that describes each file, and the class that is the whole of it.
 _ROWS = {
-    "architectures": "gpus.Architectures",
     "checks": "services.Checks",
     "ci": "services.Ci",
-    "cmake": "toolkits.CMake",
-    "errors": "toolkits.Errors",
-    "gpu_drivers": "gpus.GpuDrivers",
-    "gpus": "gpus.Gpus",
+    "cmake": "toolchains.CMake",
+    "errors": "cuda_errors.Errors",
     "indexes": "services.Indexes",
-    "libraries": "packages.Libraries",
     "manylinux": "packages.Manylinux",
     "packages": "packages.Packages",
     "toolchains": "toolchains.Toolchains",
-    "toolkits": "toolkits.Toolkits",
     "torch": "packages.Torch",
     "variants": "services.Variants",
 }
@@ -40,19 +34,14 @@ _ROWS = {
 class Tables:
     """Each file is read when it is first asked for: most verbs need few, and parsing takes longer than they do."""
 
-    architectures: Architectures
     checks: Checks
     ci: Ci
     cmake: CMake
     errors: Errors
-    gpu_drivers: GpuDrivers
-    gpus: Gpus
     indexes: Indexes
-    libraries: Libraries
     manylinux: Manylinux
     packages: Packages
     toolchains: Toolchains
-    toolkits: Toolkits
     torch: Torch
     variants: Variants
 

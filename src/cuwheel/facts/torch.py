@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.facts import versions
 from cuwheel.facts.tables import DATA, tables
 from cuwheel.support import limited
+from cuwheel_core.facts import versions
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
 
-    from cuwheel.facts.arch import Arch
+    from cuwheel_core.facts.arch import Arch
 
 
 _MINORS, _PATCHES = 99, 9  # of a major release, as far as a requirement is tried

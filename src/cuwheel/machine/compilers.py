@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cuwheel.facts import versions
 from cuwheel.machine.profile import Compiler, CompilerKind, Tool, Toolkit, VisualStudio
-from cuwheel.support import codec, limited, system_calls
+from cuwheel.support import codec
+from cuwheel_core.facts import versions
+from cuwheel_core.support import bounded, opening
 
 if TYPE_CHECKING:
     from cuwheel.machine.world import World
@@ -154,7 +155,7 @@ def _compiler_candidates(world: World) -> Iterator[tuple[Path, str]]:
         for path in world.which_all(value) or [world.path(value)]:
             # NVCC_CCBIN may be a folder.
             yield (
-                path / ("cl.exe" if world.platform == "win32" else "g++") if system_calls.is_folder(path) else path,
+                path / ("cl.exe" if world.platform == "win32" else "g++") if opening.is_folder(path) else path,
                 name,
             )
             break
@@ -173,7 +174,7 @@ def _identity(path: Path) -> Path:
     except (OSError, RuntimeError):
         return path
     partner = real.with_name(real.name.replace("gcc", "g++"))
-    return partner if system_calls.is_file(partner) else real
+    return partner if opening.is_file(partner) else real
 
 
 def _kind_and_version(world: World, path: Path) -> tuple[CompilerKind | None, str | None]:
@@ -283,7 +284,7 @@ def _root_of(world: World, nvcc: Path, *, ask_nvcc: bool) -> Path:
     Distributions put a script on PATH that calls the real one elsewhere; that one's dry run names its place.
     """
     real = _resolved(nvcc)
-    if ask_nvcc and system_calls.is_file(real) and not system_calls.is_file(real.parent / "nvcc.profile"):
+    if ask_nvcc and opening.is_file(real) and not opening.is_file(real.parent / "nvcc.profile"):
         dry_run = world.output([real, "--dryrun", "-E", "-x", "cu", os.devnull], "toolkits") or ""
         if match := _TOP.search(dry_run):
             return _resolved(world.path(match[1].strip()))
@@ -299,7 +300,7 @@ def _resolved(path: Path) -> Path:
 
 def nvcc_in(root: Path) -> Path | None:
     """Its compiler driver, as either system calls it."""
-    return next((path for name in ("nvcc", "nvcc.exe") if system_calls.is_file(path := root / "bin" / name)), None)
+    return next((path for name in ("nvcc", "nvcc.exe") if opening.is_file(path := root / "bin" / name)), None)
 
 
 def _version(world: World, root: Path, nvcc: Path | None) -> str | None:
@@ -311,7 +312,7 @@ def _version(world: World, root: Path, nvcc: Path | None) -> str | None:
     # Copied from a board without its links, or one with nothing but libraries for another processor.
     for header in (root / "include" / "cuda.h", *world.glob(world.shown(root), "targets/*/include/cuda.h")):
         if match := _CUDA_H.search(world.text(world.shown(header)) or ""):
-            number = limited.digits(match[1])
+            number = bounded.digits(match[1])
             return f"{number // 1000}.{number % 1000 // 10}"
     return None
 

@@ -12,23 +12,24 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeGuard, Union
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard, Union
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.errors import ConfigurationError, CuwheelError, UnknownNameError, UnreadableError, UsageError
-from cuwheel.facts import gpus, packages, toolkits
-from cuwheel.facts.arch import Capability, looks_like_arch
-from cuwheel.support import codec, files, limited
-from cuwheel.support.patterns import lazy_pattern
+from cuwheel.errors import ConfigurationError, UsageError
+from cuwheel.facts import packages
+from cuwheel.support import codec
+from cuwheel_core.errors import CuwheelError, UnknownNameError, UnreadableError
+from cuwheel_core.facts import gpus, toolkits
+from cuwheel_core.facts.arch import Capability, looks_like_arch
+from cuwheel_core.support import bounded, opening
+from cuwheel_core.support.patterns import lazy_pattern
+from cuwheel_core.verdicts.device import Device, Jit, System
 
 if TYPE_CHECKING:
     from cuwheel.machine.profile import Framework, Gpu, MachineProfile, Python, Variable
 
-
-Jit: TypeAlias = Literal["allowed", "disabled", "forced"]
-System: TypeAlias = Literal["linux", "windows"]
 
 _HERE = "this machine"
 _JETSON = "Jetson"
@@ -54,7 +55,7 @@ def _cpu_as_in_tags(name: str) -> str:
 
 
 class Software(Struct, frozen=True, kw_only=True):
-    """What runs on a machine, as far as it is known."""
+    """What somebody may say of what runs on a machine: fields of `Machine`."""
 
     driver: str | None = None
     driver_cuda: str | None = None
@@ -69,33 +70,27 @@ class Software(Struct, frozen=True, kw_only=True):
     jax_cuda: str | None = None
 
 
-class Machine(Software, frozen=True, kw_only=True):
+class Machine(Device, frozen=True, kw_only=True):
     """One kind of machine, `count` of them.
 
-    `l4t`: the release on a Jetson; where it is not known, `tegra` says that it is one.
     `libraries`: the CUDA sonames that its environment provides. `python`: the interpreter's version.
     `torch_cxx11_abi`: how its torch was compiled. `toolkits`: the versions that are installed in the system.
-    `loads`: what BNB_CUDA_VERSION and its like say, as NAME=VALUE. `gpu_seen`: the driver itself shows the GPU.
-    `free_threaded`: its Python has no GIL.
+    `loads`: what BNB_CUDA_VERSION and its like say, as NAME=VALUE. `free_threaded`: its Python has no GIL.
     """
 
     name: str
-    capability: Capability | None
-    gpu: str | None = None
-    product: str | None = None
-    tegra: bool = False
-    l4t: str | None = None
-    jit: Jit = "allowed"
+    glibc: str | None = None
+    glibcxx: str | None = None
+    python: str | None = None
+    torch: str | None = None
+    torch_cuda: str | None = None
+    torch_cxx11_abi: bool | None = None
+    jax_cuda: str | None = None
     libraries: tuple[str, ...] | None = None
     toolkits: tuple[str, ...] = ()
     loads: tuple[str, ...] = ()
-    gpu_seen: bool = False
     free_threaded: bool = False
     count: int = 1
-
-    @property
-    def runs_l4t(self) -> bool:
-        return self.tegra or self.l4t is not None
 
     def loads_by(self, variable: str) -> str | None:
         """The value of a variable that chooses what a package loads."""
@@ -500,7 +495,7 @@ def _is_file(word: str) -> bool:
 
 
 def _holds_json(word: str) -> bool:
-    return _is_file(word) and files.head(Path(word), 64).lstrip().startswith("{")
+    return _is_file(word) and opening.head(Path(word), 64).lstrip().startswith("{")
 
 
 def _machines_of_word(word: str | Machine | MachineProfile, env: Path | None) -> Sequence[Machine]:
@@ -532,7 +527,7 @@ def visible_to_programs(profile: MachineProfile) -> MachineProfile:
     for word in (each.strip() for each in variable.value.split(",")):
         if word.upper().startswith(("GPU-", "MIG-")):
             return profile
-        number = limited.whole(word)
+        number = bounded.whole(word)
         if number is None or number >= len(profile.gpus):
             break  # CUDA reads the list up to the first that is none
         seen.append(profile.gpus[number])

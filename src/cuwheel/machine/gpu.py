@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cuwheel.errors import CuwheelError, ToolTimeoutError, UnknownNameError
-from cuwheel.facts import gpus, toolkits
-from cuwheel.facts.arch import Capability
+from cuwheel.errors import ToolTimeoutError
 from cuwheel.machine import nvml
 from cuwheel.machine.compilers import program_folders
 from cuwheel.machine.profile import Driver, Gpu
 from cuwheel.machine.system import library_folders
-from cuwheel.support import codec, limited
+from cuwheel.support import codec
+from cuwheel_core.errors import CuwheelError, UnknownNameError
+from cuwheel_core.facts import gpus, toolkits
+from cuwheel_core.facts.arch import Capability
+from cuwheel_core.support import bounded
 
 if TYPE_CHECKING:
     from cuwheel.machine.world import World
@@ -101,7 +103,7 @@ def _from_smi(world: World) -> tuple[list[Gpu], str | None]:
             capability=Capability.parse(capability)
             if _CAPABILITY.fullmatch(capability)
             else _capability_by_table(name),
-            memory=limited.digits(memory) << 20 if memory.isdecimal() else None,
+            memory=bounded.digits(memory) << 20 if memory.isdecimal() else None,
             found_via=_SMI,
         )
         for name, capability, memory, _ in rows

@@ -13,11 +13,12 @@ from typing import Final, Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
-from cuwheel.errors import MalformedError
-from cuwheel.facts.arch import Capability
-from cuwheel.support import codec, files, printable
+from cuwheel.support import codec, files
 from cuwheel.support.codec import refuse_newer
-from cuwheel.support.patterns import lazy_pattern
+from cuwheel_core.errors import MalformedError
+from cuwheel_core.facts.arch import Capability
+from cuwheel_core.support import printable
+from cuwheel_core.support.patterns import lazy_pattern
 
 # Keeps people out of profiles: no user names, host names or home folders.
 

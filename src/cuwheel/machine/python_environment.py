@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cuwheel.errors import UnreadableError
 from cuwheel.facts import packages
 from cuwheel.machine.profile import Framework, Package, Python, Variable
 from cuwheel.machine.world import World
-from cuwheel.support import codec, files
-from cuwheel.support.patterns import lazy_pattern
-from cuwheel.wheel import metadata
+from cuwheel.support import codec
+from cuwheel_core.errors import UnreadableError
+from cuwheel_core.support import opening
+from cuwheel_core.support.patterns import lazy_pattern
+from cuwheel_core.wheel import metadata
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Survey, TorchExports
+    from cuwheel.device_code.contents import Survey, TorchExports
 
 
 _ASSIGNED = r"^\s*{}\s*(?::[^=]+)?=\s*['\"]([^'\"]+)['\"]"
@@ -104,7 +105,7 @@ def probe_frameworks(
 def _version(prefix: Path, folders: Sequence[Path]) -> str:
     if prefix == Path(sys.prefix):
         return ".".join(map(str, sys.version_info[:3]))
-    config = files.head(prefix / "pyvenv.cfg")
+    config = opening.head(prefix / "pyvenv.cfg")
     if match := re.search(r"^version(?:_info)?\s*=\s*(\d+\.\d+\.\d+)", config, re.MULTILINE):
         return match[1]
     named = (_FOLDER.fullmatch(folder.parent.name) for folder in folders)
@@ -120,7 +121,7 @@ def _is_free_threaded(prefix: Path, folders: Sequence[Path]) -> bool:
 
 
 def _torch(folder: Path, installed: Mapping[str, str]) -> Framework | None:
-    text = files.head(folder / "torch" / "version.py")
+    text = opening.head(folder / "torch" / "version.py")
     match = re.search(_ASSIGNED.format("__version__"), text, re.MULTILINE)
     version = match[1] if match else installed.get("torch")
     if version is None or not (folder / "torch").is_dir():
@@ -154,7 +155,7 @@ def _tensorflow(folder: Path, installed: Mapping[str, str]) -> Framework | None:
     if version is None:
         return None
     where = "tensorflow/python/platform/build_info.py"
-    cuda = _TENSORFLOW_CUDA.search(files.head(folder / where))
+    cuda = _TENSORFLOW_CUDA.search(opening.head(folder / where))
     return Framework(name="tensorflow", version=version, cuda=cuda[1] if cuda else None, found_via=where)
 
 

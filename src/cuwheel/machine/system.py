@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from cuwheel.facts import spellings, toolkits, versions
-from cuwheel.facts.packages import is_cuda_library
+from cuwheel.facts import spellings
 from cuwheel.machine import compilers, python_environment
 from cuwheel.machine.profile import Fact, LibraryFolder, System, Variable
-from cuwheel.support import codec, limited, system_calls, wording
+from cuwheel.support import codec
+from cuwheel_core.facts import toolkits, versions
+from cuwheel_core.facts.cuda_libraries import is_cuda_library
+from cuwheel_core.support import bounded, opening, wording
 
 if TYPE_CHECKING:
     from cuwheel.machine.world import World
@@ -206,7 +208,7 @@ def _cargo_homes(world: World) -> Iterator[Path]:
 
 
 def _cargo_env(world: World, where: Path) -> dict[str, Any]:
-    if not system_calls.is_file(where):
+    if not opening.is_file(where):
         return {}
     try:
         env = codec.read_toml(where).get("env", {})
@@ -310,13 +312,13 @@ def available_resources() -> tuple[int, int | None]:
     """Cores and bytes: of the machine, less what a container or a service manager withholds."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota, period = (*_words_of_file(_GROUP / "cpu.max"), "", "")[:2]
-    if quota.isdecimal() and period.isdecimal() and limited.digits(period):
-        cores = max(1, min(cores, round(limited.digits(quota) / limited.digits(period))))
+    if quota.isdecimal() and period.isdecimal() and bounded.digits(period):
+        cores = max(1, min(cores, round(bounded.digits(quota) / bounded.digits(period))))
     limit = next(iter(_words_of_file(_GROUP / "memory.max")), "")
     used = next(iter(_words_of_file(_GROUP / "memory.current")), "")
     free = _free_memory()
     if limit.isdecimal():
-        allowed = limited.digits(limit) - (limited.whole(used) or 0)
+        allowed = bounded.digits(limit) - (bounded.whole(used) or 0)
         free = allowed if free is None else min(free, allowed)
     return cores, None if free is None else max(free, 0)
 
@@ -333,4 +335,4 @@ def _free_memory() -> int | None:
     if "MemAvailable:" not in words:
         return None
     kilobytes = words[words.index("MemAvailable:") + 1]
-    return limited.digits(kilobytes) * 1024 if kilobytes.isdecimal() else None
+    return bounded.digits(kilobytes) * 1024 if kilobytes.isdecimal() else None

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from cuwheel.errors import CuwheelError
 from cuwheel.machine.profile import Attempt
-from cuwheel.support import process, quoting, system_calls
+from cuwheel.support import process, quoting
+from cuwheel_core.errors import CuwheelError
+from cuwheel_core.support import opening
 
 # A probe reads headers and one-line files; nothing it wants is larger.
 _MAX_TEXT = 4 * 1024 * 1024
@@ -73,7 +74,7 @@ class World(Struct, kw_only=True):
         """The file's text, or None where there is none to be read. NULs are device-tree separators."""
         try:
             with self.path(absolute).open("rb") as file:
-                return system_calls.read_up_to(file, _MAX_TEXT).decode(errors="replace").replace("\0", "\n").strip()
+                return opening.read_up_to(file, _MAX_TEXT).decode(errors="replace").replace("\0", "\n").strip()
         except OSError:
             return None
 
@@ -100,7 +101,7 @@ class World(Struct, kw_only=True):
         for folder in self.path_folders():
             for suffix in suffixes:
                 candidate = folder / (name + suffix)
-                if system_calls.is_file(candidate) and os.access(candidate, os.X_OK):
+                if opening.is_file(candidate) and os.access(candidate, os.X_OK):
                     found.append(candidate)
         return found
 

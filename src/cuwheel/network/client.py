@@ -17,11 +17,12 @@ from urllib.parse import urljoin
 
 from msgspec import Struct
 
-from cuwheel.errors import CuwheelError, NetworkError
+from cuwheel.errors import NetworkError
 from cuwheel.network import addresses, settings
 from cuwheel.network.addresses import Login
 from cuwheel.network.settings import Index, Settings, home_folder
 from cuwheel.support import log, process
+from cuwheel_core.errors import CuwheelError
 
 if TYPE_CHECKING:
     import httpx

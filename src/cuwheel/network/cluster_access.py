@@ -11,9 +11,11 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from cuwheel.errors import UnreadableError, UsageError
-from cuwheel.support import files, limited, process, system_calls
+from cuwheel.errors import UsageError
+from cuwheel.support import files, process
 from cuwheel.support.answer import Answer
+from cuwheel_core.errors import UnreadableError
+from cuwheel_core.support import bounded, opening
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -47,8 +49,8 @@ class Target(Struct, frozen=True, kw_only=True):
 def parse_address(text: str) -> Target:
     """Raises UsageError where it is none of these, or would let others in."""
     name, _, count = text.partition(":")
-    if name in ("local", "slurm") and (text == name or (count.isdecimal() and 0 < limited.digits(count) <= _MOST)):
-        return Target(kind="local" if name == "local" else "slurm", workers=limited.digits(count or "0"))
+    if name in ("local", "slurm") and (text == name or (count.isdecimal() and 0 < bounded.digits(count) <= _MOST)):
+        return Target(kind="local" if name == "local" else "slurm", workers=bounded.digits(count or "0"))
     return parse_place(text)
 
 
@@ -135,7 +137,7 @@ def make_certificates(to: Path) -> Certificates:
 
     def write(path: Path, key: ec.EllipticCurvePrivateKey, *certificates: x509.Certificate) -> None:
         """For its owner alone from the first byte on."""
-        with os.fdopen(system_calls.open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with os.fdopen(opening.open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
             file.write(b"".join(each.public_bytes(Encoding.PEM) for each in certificates))
         files.sync_file(path)

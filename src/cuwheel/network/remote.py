@@ -14,11 +14,12 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cuwheel.errors import NetworkError, UnreadableError
+from cuwheel.errors import NetworkError
 from cuwheel.network import addresses, client, transfer
 from cuwheel.network.transfer import Budget, OverBudgetError, TooSlowError
-from cuwheel.support import limited
-from cuwheel.support.buffer import check
+from cuwheel_core.errors import UnreadableError
+from cuwheel_core.support import bounded
+from cuwheel_core.support.buffer import check
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -104,9 +105,9 @@ class RemoteFile:
         if response.status_code != _PARTIAL:
             return 0
         match = _RANGE.fullmatch(response.headers.get("Content-Range", "").strip())
-        if match is None or not limited.digits(match[1]) <= limited.digits(match[2]) < limited.digits(match[3]):
+        if match is None or not bounded.digits(match[1]) <= bounded.digits(match[2]) < bounded.digits(match[3]):
             raise NetworkError(self.name, "the server sends parts of a file without saying which")
-        return limited.digits(match[1])
+        return bounded.digits(match[1])
 
     def _fetch(self, start: int, wanted: int) -> None:
         """From `start` to at least some way further. Held while it is decided what, and not while it comes."""
@@ -203,4 +204,4 @@ class RemoteFile:
 def _whole_size(response: httpx.Response) -> int | None:
     """The size of the whole file that a part was asked of."""
     match = _RANGE.fullmatch(response.headers.get("Content-Range", "").strip())
-    return limited.digits(match[3]) if match else transfer.length(response)
+    return bounded.digits(match[3]) if match else transfer.length(response)

@@ -21,9 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cuwheel.errors import CuwheelError, MissingExtraError, NetworkError, ToolError, UnavailableError, UnreadableError
+from cuwheel.errors import MissingExtraError, NetworkError, ToolError, UnavailableError
 from cuwheel.network import addresses, client, settings, venvs
 from cuwheel.support import codec, files, limited, log, process
+from cuwheel_core.errors import CuwheelError, UnreadableError
+from cuwheel_core.support import bounded
 
 if TYPE_CHECKING:
     from packaging.tags import Tag
@@ -284,7 +286,7 @@ def _tags(wanted: Wanted) -> Iterator[Tag]:
     if wanted.platform is None and wanted.python is None:
         return tags.sys_tags()
     version = [
-        limited.digits(each) for each in (wanted.python or "").split(".")[:2] if each.isdecimal()
+        bounded.digits(each) for each in (wanted.python or "").split(".")[:2] if each.isdecimal()
     ] or sys.version_info[:2]
     platforms = [wanted.platform] if wanted.platform else list(tags.platform_tags())
     own = f"cp{''.join(map(str, version))}"

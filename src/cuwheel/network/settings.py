@@ -17,7 +17,8 @@ import msgspec
 
 from cuwheel.network import addresses
 from cuwheel.network.addresses import Login, parted
-from cuwheel.support import codec, limited, log, system_calls
+from cuwheel.support import codec, log
+from cuwheel_core.support import bounded, opening
 
 # What pip or uv is configured with, as far as it says where packages are and how to get at them.
 
@@ -79,7 +80,7 @@ def system_folders(environ: Mapping[str, str]) -> list[Path]:
 
 def parse_seconds(text: str | None) -> float | None:
     """A time limit that somebody set; None where it is none."""
-    found = limited.real(text or "")
+    found = bounded.real(text or "")
     return found if found is not None and found > 0 else None
 
 
@@ -147,7 +148,7 @@ def _pip_files(environ: Mapping[str, str]) -> Iterator[Path]:
     if sys.platform == "darwin":
         yield Path("/Library/Application Support/pip", _PIP_FILE)
     yield Path("/etc", _PIP_FILE)
-    if not (named and system_calls.is_file(named)):
+    if not (named and opening.is_file(named)):
         yield home_folder(environ) / "pip" / _PIP_FILE if os.name == "nt" else home_folder(environ) / ".pip" / _PIP_FILE
         if sys.platform == "darwin":
             yield home_folder(environ) / "Library/Application Support/pip" / _PIP_FILE
@@ -266,9 +267,9 @@ def _uv_tables(environ: Mapping[str, str], cwd: Path) -> Iterator[dict[str, Any]
 
 def _project_table(cwd: Path) -> dict[str, Any]:
     for folder in (cwd, *cwd.parents):
-        if system_calls.is_file(own := folder / "uv.toml"):
+        if opening.is_file(own := folder / "uv.toml"):
             return _toml_table(own)
-        if system_calls.is_file(project := folder / "pyproject.toml") and (
+        if opening.is_file(project := folder / "pyproject.toml") and (
             found := _inner_table(_toml_table(project), "tool", "uv")
         ):
             return found
@@ -426,7 +427,7 @@ def _is_excepted(host: str, port: int, excepted: str) -> bool:
     for each in excepted.lower().replace(",", " ").split():
         name, colon, number = each.rpartition(":")
         if colon and number.isdigit() and not name.endswith(":"):
-            if limited.digits(number) != port:
+            if bounded.digits(number) != port:
                 continue
             each = name  # noqa: PLW2901
         bare = each.strip("[]").lstrip("*").lstrip(".")

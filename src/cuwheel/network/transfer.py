@@ -14,11 +14,13 @@ from typing import IO, TYPE_CHECKING
 
 import msgspec
 
-from cuwheel.errors import CuwheelError, NetworkError, UnreadableError
+from cuwheel.errors import NetworkError
 from cuwheel.network import addresses, client
 from cuwheel.network.client import Page
-from cuwheel.support import codec, files, limited, log, system_calls
-from cuwheel.support.wording import size
+from cuwheel.support import codec, files, log, system_calls
+from cuwheel_core.errors import CuwheelError, UnreadableError
+from cuwheel_core.support import bounded, opening
+from cuwheel_core.support.wording import size
 
 if TYPE_CHECKING:
     import httpx
@@ -115,7 +117,7 @@ def patience_for(count: int) -> float:
 def length(response: httpx.Response) -> int | None:
     """What a server says that an answer will have."""
     text = response.headers.get("Content-Length", "")
-    return limited.whole(text)
+    return bounded.whole(text)
 
 
 def download(url: str, to: Path, *, sha256: str | None = None, size: int | None = None, label: str = "") -> None:
@@ -288,7 +290,7 @@ def read_page(url: str, *, accept: str, limit: int, session: client.Session) -> 
 def _kept(place: Path, limit: int) -> Page | None:
     try:
         with place.open("rb") as file:
-            data = system_calls.read_up_to(file, 2 * limit + 1)
+            data = opening.read_up_to(file, 2 * limit + 1)
         return codec.unpack(data, Page) if len(data) <= 2 * limit else None
     except (OSError, msgspec.DecodeError):
         return None

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.device_code import limits
-from cuwheel.device_code.libraries import Survey
+from cuwheel.device_code.contents import Survey
 from cuwheel.errors import UsageError
 from cuwheel.facts.rows.services import CheckTerms, KnownCheck
 from cuwheel.facts.tables import tables
 from cuwheel.proving.outcomes import Check, CheckKind
-from cuwheel.support import masking, wording
-from cuwheel.support.patterns import matches_any
+from cuwheel.support import masking
 from cuwheel.wheel.file import WheelFile, installed_names
-from cuwheel.wheel.metadata import normalised
+from cuwheel_core.device_code import limits
+from cuwheel_core.support import wording
+from cuwheel_core.support.patterns import matches_any
+from cuwheel_core.wheel.metadata import normalised
 
 if TYPE_CHECKING:
     from cuwheel.building.tables import CheckTable, VerifyTable  # noqa: TC004 - never decoded

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel.errors import CuwheelError, ToolError, UnavailableError
-from cuwheel.facts import versions
+from cuwheel.errors import ToolError, UnavailableError
 from cuwheel.facts.tables import tables
 from cuwheel.machine import system
 from cuwheel.machine.fleet import Machine
@@ -22,9 +21,12 @@ from cuwheel.machine.world import World
 from cuwheel.network.venvs import Python
 from cuwheel.support import process, quoting
 from cuwheel.verdicts import wheel_tags
+from cuwheel_core.errors import CuwheelError
+from cuwheel_core.facts import versions
+from cuwheel_core.wheel import platforms
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Survey
+    from cuwheel.device_code.contents import Survey
     from cuwheel.facts.rows.toolchains import EmulatedPython
 
 _ASK_S = 60.0
@@ -101,7 +103,7 @@ class Emulator(Struct, frozen=True, kw_only=True):
 def foreign_processor(survey: Survey, here: Machine) -> str | None:
     """The processor of a wheel for Linux that is another than this machine's; None where it may run here."""
     tags = survey.distribution.tags if survey.distribution else ()
-    wanted = [wheel_tags.platform_of(tag.rpartition("-")[2]) for tag in tags]
+    wanted = [platforms.platform_of(tag.rpartition("-")[2]) for tag in tags]
     named = {each.cpu for each in wanted if each.os == "linux" and each.cpu}
     if here.os != "linux" or len(named) != 1 or len(named) < len({(each.os, each.cpu) for each in wanted}):
         return None

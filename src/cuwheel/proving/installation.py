@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.errors import CuwheelError, UnreadableError
 from cuwheel.machine import fleet, probe
 from cuwheel.machine.fleet import Machine, Refinement
 from cuwheel.network import venvs
@@ -27,19 +26,22 @@ from cuwheel.proving.emulation import Emulator
 from cuwheel.proving.outcomes import Check, Installation, Result, result_of
 from cuwheel.proving.runner import checks as runner
 from cuwheel.proving.runner import child
-from cuwheel.support import limited, log, masking, quoting, scratch
-from cuwheel.support.finding import Finding, finding
+from cuwheel.support import log, masking, quoting, scratch
+from cuwheel.support.finding import finding
 from cuwheel.tracing import session
 from cuwheel.verdicts import wheel_tags
 from cuwheel.verdicts.judge import judge_all
-from cuwheel.wheel import metadata
 from cuwheel.wheel.file import unlabelled
-from cuwheel.wheel.metadata import distributions, installed_files, site_packages
+from cuwheel_core.errors import CuwheelError, UnreadableError
+from cuwheel_core.support import bounded
+from cuwheel_core.wheel import metadata
+from cuwheel_core.wheel.metadata import distributions, installed_files, site_packages
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Survey
+    from cuwheel.device_code.contents import Survey
     from cuwheel.proving.checks import VerifyPlan
     from cuwheel.verdicts.verdict import Verdict
+    from cuwheel_core.support.finding import Finding
 
 
 # Which interpreters a wheel is tried with: those asked for that its tags allow, else one that they name.
@@ -105,7 +107,7 @@ def _python_that_fits(survey: Survey, here: Machine) -> str | None:
     if not problems or not all("Python" in each for each in problems):
         return None
     named = sorted(
-        (limited.digits(match[1]), limited.digits(match[2])) for each in found if (match := _CP.match(each.tag))
+        (bounded.digits(match[1]), bounded.digits(match[2])) for each in found if (match := _CP.match(each.tag))
     )
     return ".".join(map(str, named[-1])) if named else None
 

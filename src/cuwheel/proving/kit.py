@@ -13,29 +13,32 @@ from msgspec import Struct
 from msgspec.structs import asdict
 from packaging.tags import sys_tags
 
-from cuwheel.device_code import limits
-from cuwheel.device_code.sections import FATBIN_SECTIONS
-from cuwheel.errors import CuwheelError, MalformedError, MissingExtraError, ToolError, UsageError
-from cuwheel.facts import gpus, toolkits, versions
+from cuwheel.errors import MissingExtraError, ToolError, UsageError
 from cuwheel.network import addresses, venvs
 from cuwheel.proving import predictions
 from cuwheel.proving.outcomes import Kit
 from cuwheel.proving.proof import PackedFile
 from cuwheel.support import codec, files, log, system_calls
 from cuwheel.support.files import chunks, errors_of, scratch_beside, sync_folder
-from cuwheel.support.wording import size as in_words
 from cuwheel.tracing import session
-from cuwheel.verdicts import wheel_tags
-from cuwheel.verdicts.choice import Code, Device, choose, loadable_code
 from cuwheel.version import __version__
 from cuwheel.wheel import record, requirements
 from cuwheel.wheel.file import WheelFile, unlabelled
-from cuwheel.wheel.metadata import WheelName
 from cuwheel.wheel.zip_writer import Traits, ZipWriter
+from cuwheel_core.device_code import limits
+from cuwheel_core.device_code.sections import FATBIN_SECTIONS
+from cuwheel_core.errors import CuwheelError, MalformedError
+from cuwheel_core.facts import gpus, toolkits, versions
+from cuwheel_core.support import opening
+from cuwheel_core.support.wording import size as in_words
+from cuwheel_core.verdicts.choice import Code, Loader, choose, loadable_code
+from cuwheel_core.wheel.metadata import WheelName
+from cuwheel_core.wheel.platforms import linux_platforms
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Container, DeviceCode, Library, Survey
+    from cuwheel.device_code.contents import Survey
     from cuwheel.proving.request import PackRequest
+    from cuwheel_core.device_code.libraries import Container, DeviceCode, Library
 
 
 # Pieces of device code for a driver to load, each with its predicted answer: proof without a kernel call.
@@ -132,7 +135,7 @@ def _answers(codes: Sequence[Code], floor: str) -> Iterator[Answers]:
     for capability in gpus.current_capabilities():
         steps: list[Answer] = []
         for row in rows:
-            choice = choose(codes, Device(capability=capability, ptx_isa=row.ptx_isa))
+            choice = choose(codes, Loader(capability=capability, ptx_isa=row.ptx_isa))
             code = choice.error.code if choice.error else 0
             if not steps or steps[-1].code != code:
                 steps.append(Answer(driver=row.version, code=code))
@@ -211,7 +214,7 @@ def _target(wheel: Path, python: str | None) -> Iterator[str]:
     windows = sorted(each for each in platforms if each.startswith("win"))
     cpu = "aarch64" if any("aarch64" in each for each in platforms) else "x86_64"
     # pip takes a platform as it is spelt, older ones not included.
-    for name in windows or wheel_tags.linux_platforms(cpu, _NEWEST_GLIBC):
+    for name in windows or linux_platforms(cpu, _NEWEST_GLIBC):
         yield from ("--platform", name)
 
 
@@ -226,15 +229,8 @@ SCHEMA: Final = "cuwheel.kit/1"
 MANIFEST = "kit.json"
 _PACKAGE = "kit"
 _PARTS = ("onsite", "runner")
-_MODULES = (
-    "__init__.py",
-    "masking.py",
-    "patterns.py",
-    "printable.py",
-    "process_groups.py",
-    "scratch.py",
-    "system_calls.py",
-)
+_MODULES = ("__init__.py", "masking.py", "process_groups.py", "scratch.py", "system_calls.py")
+_OF_CORE = ("opening.py", "patterns.py", "printable.py")  # they stand beside those in the kit
 _HERE = Path(__file__).parent
 _SHEBANG = b"#!/usr/bin/env python3\n"
 _MAIN = b"""\
@@ -385,12 +381,20 @@ def _write(made: Path, manifest: Manifest, files: Mapping[str, Path]) -> None:
 def _sources() -> dict[str, bytes]:
     """The part of this package that works with nothing but Python."""
     support = Path(system_calls.__file__).parent
-    modules = {f"{_PACKAGE}/support/{name}": (support / name).read_bytes() for name in _MODULES}
+    core = Path(opening.__file__).parent
+    files = [*(support / name for name in _MODULES), *(core / name for name in _OF_CORE)]
+    modules = {f"{_PACKAGE}/support/{each.name}": _beside_core(each.read_bytes()) for each in files}
     return modules | {
         f"{_PACKAGE}/{part}/{path.relative_to(_HERE / part).as_posix()}": path.read_bytes()
         for part in _PARTS
         for path in (_HERE / part).rglob("*.py")
     }
+
+
+def _beside_core(module: bytes) -> bytes:
+    """A module whose imports from the core are of its own folder."""
+    found = module.replace(b"from cuwheel_core.support import", b"from . import")
+    return found.replace(b"from cuwheel_core.support.", b"from .")
 
 
 def _tracers() -> dict[str, bytes]:

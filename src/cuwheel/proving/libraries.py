@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.device_code import limits
 from cuwheel.facts import packages
 from cuwheel.proving.outcomes import Check, Result
-from cuwheel.support.finding import Finding, finding
+from cuwheel.support.finding import finding
 from cuwheel.verdicts.loading import loading
 from cuwheel.wheel.file import installed_names
+from cuwheel_core.device_code import limits
+from cuwheel_core.facts import cuda_libraries
+from cuwheel_core.support.finding import Finding
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Survey
+    from cuwheel.device_code.contents import Survey
     from cuwheel.machine.fleet import Machine
 
 LIBRARIES_CHECK = "libraries load"
@@ -68,7 +70,7 @@ class LoadAttempt(Struct, frozen=True, kw_only=True):
 
     @property
     def wants_driver(self) -> bool:
-        return self.missing == packages.DRIVER_LIBRARY
+        return self.missing == cuda_libraries.DRIVER_LIBRARY
 
 
 def loading_check(
@@ -124,11 +126,11 @@ class LoadingContext(Struct, frozen=True, kw_only=True):
 
     @property
     def wants_nvcuda(self) -> bool:
-        return any(packages.DRIVER_DLL in names for names in self.needed.values())
+        return any(cuda_libraries.DRIVER_DLL in names for names in self.needed.values())
 
     def waits(self, each: LoadAttempt) -> bool:
         """Whether only the driver is missing."""
-        wants = each.wants_driver or packages.DRIVER_DLL in self.needed.get(each.path, ())
+        wants = each.wants_driver or cuda_libraries.DRIVER_DLL in self.needed.get(each.path, ())
         return wants and not self.driver
 
     def is_grave(self, each: LoadAttempt) -> bool:
@@ -152,7 +154,7 @@ def judge_loading(result: Result, context: LoadingContext) -> Result:
     if grave := [each for each in failed if context.is_grave(each)]:
         return replace(shown, outcome="failed", problem="; ".join(str(each.problem) for each in grave[:3]))
     if found and all(context.waits(each) for each in found):
-        name = packages.DRIVER_DLL if context.wants_nvcuda else packages.DRIVER_LIBRARY
+        name = cuda_libraries.DRIVER_DLL if context.wants_nvcuda else cuda_libraries.DRIVER_LIBRARY
         problem = f"{name} comes with the driver, which is not installed here (--stub provides a stand-in)"
         return replace(shown, outcome="skipped", problem=problem)
     return replace(shown, problem=f"but for {len(failed)} of {len(found)}: see below") if failed else shown
@@ -160,10 +162,10 @@ def judge_loading(result: Result, context: LoadingContext) -> Result:
 
 def hint_at_driver(result: Result, *, wants_nvcuda: bool = False) -> Result:
     """An import that wants the driver, where there is none: what to do about it."""
-    if result.outcome == "failed" and f"{packages.DRIVER_LIBRARY}: cannot open" in result.problem:
+    if result.outcome == "failed" and f"{cuda_libraries.DRIVER_LIBRARY}: cannot open" in result.problem:
         return replace(result, problem=f"{result.problem} (it comes with the driver; --stub provides a stand-in)")
     if result.outcome == "failed" and wants_nvcuda and any(each in result.problem for each in _NOT_LOADED):
-        words = f"the wheel needs {packages.DRIVER_DLL}, which comes with the driver; --stub provides a stand-in"
+        words = f"the wheel needs {cuda_libraries.DRIVER_DLL}, which comes with the driver; --stub provides a stand-in"
         return replace(result, problem=f"{result.problem} ({words})")
     return result
 
@@ -191,6 +193,6 @@ def loading_findings(attempts: Sequence[LoadAttempt], context: LoadingContext) -
 
 def _brings(soname: str) -> str:
     """The package of NVIDIA's that brings a library; nothing for one that is not theirs."""
-    found = packages.known_library(soname)
+    found = cuda_libraries.known_library(soname)
     package = found.package_for(None) if found else None
     return package.name if package else ""

@@ -17,9 +17,9 @@ from msgspec.structs import replace
 
 from cuwheel.clusters import engine
 from cuwheel.clusters.task import Done, Task
-from cuwheel.device_code.libraries import Survey
+from cuwheel.device_code.contents import Survey
 from cuwheel.device_code.target import downloaded_if_pinned, is_pinned, survey_target
-from cuwheel.errors import MalformedError, UnavailableError, UnreadableError
+from cuwheel.errors import UnavailableError
 from cuwheel.machine import fleet
 from cuwheel.network import cluster_access
 from cuwheel.proving import wheels
@@ -27,6 +27,7 @@ from cuwheel.proving.proof import Proof, read_proof
 from cuwheel.proving.request import FleetRequest, PackRequest
 from cuwheel.support import codec, files, process
 from cuwheel.support.answer import Answer
+from cuwheel_core.errors import MalformedError, UnreadableError
 
 _KIT, _PROOF = "kit.pyz", "proof.json"
 _MEMORY = 2 * 10**9

@@ -10,8 +10,8 @@ from msgspec import Struct
 from cuwheel.facts.rows.services import CheckTerms
 from cuwheel.support import codec
 from cuwheel.support.answer import Answer
-from cuwheel.support.finding import Finding
 from cuwheel.verdicts.verdict import Verdict
+from cuwheel_core.support.finding import Finding
 
 CheckKind: TypeAlias = Literal["import", "command", "python"]
 Origin: TypeAlias = Literal["wheel", "known", "configuration"]

@@ -10,20 +10,22 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.facts import gpus, packages, toolkits
-from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
-from cuwheel.support.finding import Finding, Severity, examine, finding
-from cuwheel.verdicts import check_rules, choice, driver_steps
+from cuwheel.support.finding import finding
+from cuwheel.verdicts import check_rules, driver_steps
 from cuwheel.verdicts.check_rules.case import LibraryCase
-from cuwheel.verdicts.choice import CudaError
 from cuwheel.verdicts.judge import Judge
 from cuwheel.verdicts.library_sources import resolve_needed, surroundings
 from cuwheel.verdicts.loading import loading, profile_of
-from cuwheel.verdicts.predict import GOOD, Outcome, Prediction
+from cuwheel_core.facts import cuda_libraries, gpus, toolkits
+from cuwheel_core.facts.arch import Capability
+from cuwheel_core.support.finding import Finding, Severity, examine
+from cuwheel_core.verdicts import choice
+from cuwheel_core.verdicts.choice import CudaError
+from cuwheel_core.verdicts.predict import GOOD, Outcome, Prediction
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Survey
+    from cuwheel.device_code.contents import Survey
     from cuwheel.proving.libraries import LoadAttempt
     from cuwheel.proving.outcomes import Check, Result
     from cuwheel.verdicts.verdict import Verdict
@@ -225,7 +227,7 @@ def contradicted_imports(verdicts: Sequence[Verdict], results: Sequence[Result])
     for result in results:
         if result.kind == "import" and result.outcome == "failed" and (match := _LOADER.search(result.problem)):
             name = match[1] or match[2]
-            if name not in message and name != packages.DRIVER_LIBRARY:
+            if name not in message and name != cuda_libraries.DRIVER_LIBRARY:
                 yield _contradiction(
                     f"{result.name} fails because {name} is missing, which was not predicted", [result.problem]
                 )

@@ -10,17 +10,19 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.machine.profile import each_string
 from cuwheel.proving import predictions
 from cuwheel.proving.onsite import compare
 from cuwheel.proving.outcomes import CheckResult
-from cuwheel.support import codec, files, printable
+from cuwheel.support import codec, files
 from cuwheel.support.answer import Answer
-from cuwheel.support.finding import Finding, finding
-from cuwheel.verdicts.choice import CudaError
-from cuwheel.verdicts.predict import Outcome as Predicted
+from cuwheel.support.finding import finding
 from cuwheel.wheel import record
+from cuwheel_core.errors import MalformedError, UnreadableError
+from cuwheel_core.support import printable
+from cuwheel_core.support.finding import Finding
+from cuwheel_core.verdicts.choice import CudaError
+from cuwheel_core.verdicts.predict import Outcome as Predicted
 
 SCHEMA: Final = "cuwheel.proof/1"
 # `open`: no check could tell. `none`: nothing was predicted.

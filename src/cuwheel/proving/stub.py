@@ -12,11 +12,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
-from cuwheel.device_code import dynamic, elf, limits, pe
-from cuwheel.errors import CuwheelError, UnavailableError
-from cuwheel.facts.packages import DRIVER_DLL, DRIVER_LIBRARY
-from cuwheel.support.buffer import Buffer, FileBuffer
+from cuwheel.errors import UnavailableError
 from cuwheel.toolchains.driver_stub import PROCESSORS, library
+from cuwheel_core.device_code import dynamic, elf, limits, pe
+from cuwheel_core.errors import CuwheelError
+from cuwheel_core.facts.cuda_libraries import DRIVER_DLL, DRIVER_LIBRARY
+from cuwheel_core.support.buffer import Buffer, FileBuffer
 
 # nvcuda.dll as `stub` wants it: functions that share a few bytes of code.
 

@@ -12,19 +12,20 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cuwheel.support import limited
-from cuwheel.support.finding import examine as examine_checks
-from cuwheel.support.finding import finding, gravest_first
-from cuwheel.support.wording import a_few, first_few
+from cuwheel.support.finding import finding
 from cuwheel.verdicts import variant_reach, variant_values, wheel_tags
 from cuwheel.verdicts.wheel_tags import WheelSubject, one_or_many
 from cuwheel.wheel import variant as variants
 from cuwheel.wheel.file import compare_hashes, environment_path, installed_names, is_strong
-from cuwheel.wheel.metadata import RecordRow, fields, normalised, plain_name, record_rows
 from cuwheel.wheel.record import SIGNATURES
-from cuwheel.wheel.zip_reader import escapes
+from cuwheel_core.support.finding import examine as examine_checks
+from cuwheel_core.support.finding import gravest_first
+from cuwheel_core.support.wording import a_few, first_few
+from cuwheel_core.wheel.metadata import RecordRow, fields, normalised, plain_name, record_rows
+from cuwheel_core.wheel.zip_reader import escapes
 
 if TYPE_CHECKING:
-    from cuwheel.support.finding import Finding
+    from cuwheel_core.support.finding import Finding
 
 
 # Is it a wheel at all, with each file once?

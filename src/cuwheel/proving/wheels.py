@@ -12,11 +12,10 @@ from msgspec.structs import replace
 
 from cuwheel.building import config as configuration
 from cuwheel.building.tables import VerifyTable
-from cuwheel.device_code import limits
 from cuwheel.device_code.survey import survey
 from cuwheel.device_code.target import downloaded_if_pinned
-from cuwheel.errors import MalformedError, UnreadableError, UsageError
-from cuwheel.facts import packages, versions
+from cuwheel.errors import UsageError
+from cuwheel.facts import packages
 from cuwheel.machine.fleet import Machine
 from cuwheel.network import venvs
 from cuwheel.proving import checks as wheel_checks
@@ -25,16 +24,20 @@ from cuwheel.proving.checks import VerifyPlan
 from cuwheel.proving.outcomes import Installation, Verified, Verify
 from cuwheel.support import codec
 from cuwheel.support.files import absolute, sha256
-from cuwheel.support.finding import Finding, finding
-from cuwheel.verdicts import drivers
+from cuwheel.support.finding import finding
 from cuwheel.verdicts.loading import loading, profile_of
 from cuwheel.verdicts.wheel_tags import WheelSubject
 from cuwheel.wheel.file import WheelFile
-from cuwheel.wheel.metadata import normalised
+from cuwheel_core.device_code import limits
+from cuwheel_core.errors import MalformedError, UnreadableError
+from cuwheel_core.facts import versions
+from cuwheel_core.verdicts import drivers
+from cuwheel_core.wheel.metadata import normalised
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Survey
+    from cuwheel.device_code.contents import Survey
     from cuwheel.proving.request import PackRequest, VerifyRequest
+    from cuwheel_core.support.finding import Finding
 
 
 # Does the wheel have what the CUDA asked for needs: a library to load for it, or libraries of its major?

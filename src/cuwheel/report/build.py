@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cuwheel.building.answer import GOOD, Build, Job, Merged, Outcome, Piece, Span, Tools, Wheel, WorkerSpan
-from cuwheel.errors import UnreadableError
-from cuwheel.facts.arch import machine_code_first
 from cuwheel.report import html, variants
 from cuwheel.report.document import Block, Document, Findings, Heading, Paragraph, Verbatim, findings_section
 from cuwheel.report.drawings import Bar, Timeline, lanes_of, ticks_of_time
 from cuwheel.report.plan import proviso_rows
 from cuwheel.report.tables import Amount, Facts, Look, Mark, Matrix, Row, Table, figure, map_of_code, short, table
-from cuwheel.support import files, printable, wording
+from cuwheel.support import files
 from cuwheel.support.answer import to_json
-from cuwheel.support.wording import a_few, counted, duration, file_name, size
+from cuwheel_core.errors import UnreadableError
+from cuwheel_core.facts.arch import machine_code_first
+from cuwheel_core.support import printable, wording
+from cuwheel_core.support.wording import a_few, counted, duration, file_name, size
 
 if TYPE_CHECKING:
-    from cuwheel.support.finding import Finding
     from cuwheel.verdicts.planning.plan import Served
+    from cuwheel_core.support.finding import Finding
 
 
 __all__ = ["Build", "document"]

@@ -12,8 +12,8 @@ from msgspec import Struct
 from cuwheel.report.document import Block, Document, Heading, Paragraph
 from cuwheel.report.tables import Amount, Facts, Row, Table, figure, short, table
 from cuwheel.support.answer import Answer
-from cuwheel.support.wording import counted, size
 from cuwheel.toolchains.store import AGAIN, Held, Pruning, Thing
+from cuwheel_core.support.wording import counted, size
 
 _DAY_S = 24 * 3600
 _SHOWN = 10

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.report.document import Block, Document, Heading, Paragraph
 from cuwheel.report.tables import Cell, short, table
-from cuwheel.support.wording import counted, size
+from cuwheel_core.support.wording import counted, size
 
 if TYPE_CHECKING:
     from cuwheel.delivery.cataloguing import Catalogue, Newest, ProjectReach

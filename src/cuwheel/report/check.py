@@ -10,15 +10,16 @@ from msgspec.structs import replace
 
 from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim, findings_section
 from cuwheel.report.tables import Facts, Look, Mark, MarkedLine, Matrix, Row, short, table
-from cuwheel.support import limited, printable, quoting
-from cuwheel.support.finding import SEVERITIES, Finding
-from cuwheel.support.wording import a_few, file_name
+from cuwheel.support import quoting
 from cuwheel.verdicts.check_rules.driver import DRIVER_ALONE
+from cuwheel_core.support import bounded, printable
+from cuwheel_core.support.finding import SEVERITIES, Finding
+from cuwheel_core.support.wording import a_few, file_name
 
 if TYPE_CHECKING:
     from cuwheel.machine.fleet import Machine
-    from cuwheel.verdicts.predict import Outcome
     from cuwheel.verdicts.verdict import Check, LibraryVerdict, Verdict
+    from cuwheel_core.verdicts.predict import Outcome
 
 _NAMES = 4
 _ROWS = 40  # machines in the table; where there are more, those alike are one row
@@ -127,7 +128,7 @@ def _fixes(obstacles: Iterable[tuple[Verdict, Finding]]) -> Iterator[tuple[Verdi
             words = re.sub(r"\d+", "", finding.fix) if finding.rule == "driver-below-cuda-floor" else finding.fix
             alike.setdefault((id(verdict), words), []).append((verdict, finding.fix))
     told = [
-        max(each, key=lambda one: [limited.digits(number) for number in re.findall(r"\d+", one[1])])
+        max(each, key=lambda one: [bounded.digits(number) for number in re.findall(r"\d+", one[1])])
         for each in alike.values()
     ]
     alone = {id(verdict) for verdict, fix in told if fix.startswith(DRIVER_ALONE)}

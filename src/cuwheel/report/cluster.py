@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from cuwheel.report.document import Block, Document, Heading, Paragraph
 from cuwheel.report.tables import Facts, Row, table
-from cuwheel.support import printable
-from cuwheel.support.wording import size
+from cuwheel_core.support import printable
+from cuwheel_core.support.wording import size
 
 if TYPE_CHECKING:
     from cuwheel.clusters.roster import Cluster

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from cuwheel.facts.arch import Arch, machine_code_first
 from cuwheel.report.document import Block, Document, Heading, Paragraph, hidden
 from cuwheel.report.tables import Amount, Facts, Row, Table, figure, short, table
-from cuwheel.support import printable
-from cuwheel.support.wording import a_few, file_name
+from cuwheel_core.facts.arch import Arch, machine_code_first
+from cuwheel_core.support import printable
+from cuwheel_core.support.wording import a_few, file_name
 
 if TYPE_CHECKING:
     from cuwheel.device_code.compare import Compare, KernelChange, LibraryComparison, PartChange, SetChange, SizeChange

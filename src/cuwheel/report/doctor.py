@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.report.document import Block, Document, Heading, findings_section
 from cuwheel.report.tables import Facts, Row
-from cuwheel.support import printable, wording
+from cuwheel_core.support import printable, wording
 
 if TYPE_CHECKING:
     from cuwheel.machine.profile import Fact, MachineProfile, VisualStudio

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from cuwheel.report.drawings import Chart, Timeline
 from cuwheel.report.tables import Facts, HeatMap, Matrix, Table
-from cuwheel.support.finding import Finding
+from cuwheel_core.support.finding import Finding
 
 
 class Heading(Struct, frozen=True):

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from cuwheel.diagnosis.text import HALF
 from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim
 from cuwheel.report.tables import Facts, Row, short, table
-from cuwheel.support import printable, quoting, wording
+from cuwheel.support import quoting
+from cuwheel_core.support import printable, wording
 
 if TYPE_CHECKING:
     from cuwheel.diagnosis.answer import Explain
     from cuwheel.diagnosis.case import RecordedCall
-    from cuwheel.support.finding import Cause
+    from cuwheel.support.cause import Cause
 
 _CAUSES = 3
 _EVIDENCE = 1  # lines of the log that prove a cause; --verbose shows all

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from cuwheel.delivery.find_answer import Skipped, words_of_skipped
-from cuwheel.facts.arch import Arch
 from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim
 from cuwheel.report.tables import Facts, Row, short, table
-from cuwheel.support import limited, printable, quoting
-from cuwheel.support.wording import a_few, counted, rough_seconds, size
+from cuwheel.support import limited, quoting
 from cuwheel.verdicts import torch_releases
+from cuwheel_core.facts.arch import Arch
+from cuwheel_core.support import printable
+from cuwheel_core.support.wording import a_few, counted, rough_seconds, size
 
 if TYPE_CHECKING:
     from cuwheel.delivery.find_answer import Find, FoundFile

@@ -15,10 +15,12 @@ from cuwheel.report import markdown
 from cuwheel.report.answer import document_of
 from cuwheel.report.document import Document
 from cuwheel.report.tables import figure, table
-from cuwheel.support import codec, files, printable, wording
+from cuwheel.support import codec, files
 from cuwheel.support.answer import shown
-from cuwheel.support.finding import SEVERITIES, Finding, find_rule
+from cuwheel.support.finding import find_rule
 from cuwheel.version import __version__
+from cuwheel_core.support import printable, wording
+from cuwheel_core.support.finding import SEVERITIES, Finding
 
 if TYPE_CHECKING:
     from cuwheel.verdicts.verdict import Check, Target, Verdict

@@ -7,15 +7,15 @@ from typing import Literal
 
 from msgspec import Struct
 
-from cuwheel.facts.arch import Arch, Capability
-from cuwheel.facts.gpus import Gpu, driver_support, find_architecture
-from cuwheel.facts.tables import tables
-from cuwheel.facts.toolkits import all_releases
 from cuwheel.report.document import Document
 from cuwheel.report.tables import Facts, Row, table
-from cuwheel.support import printable
 from cuwheel.support.answer import Answer
-from cuwheel.verdicts.choice import releases_for
+from cuwheel_core.facts.arch import Arch, Capability
+from cuwheel_core.facts.gpus import Gpu, driver_support, find_architecture
+from cuwheel_core.facts.tables import tables
+from cuwheel_core.facts.toolkits import all_releases
+from cuwheel_core.support import printable
+from cuwheel_core.verdicts.choice import releases_for
 
 
 class GpuRow(Struct, frozen=True, kw_only=True):

@@ -11,13 +11,14 @@ from markupsafe import Markup
 from cuwheel.report.answer import document_of
 from cuwheel.report.document import Block, Document, Heading
 from cuwheel.report.drawings import Chart, drawn
-from cuwheel.support import files, printable, quoting, wording
+from cuwheel.support import files, pages, quoting
 from cuwheel.version import __version__
+from cuwheel_core.support import printable
 
 if TYPE_CHECKING:
     from cuwheel.support.answer import Answer
 
-_TEMPLATES = wording.html_templates(Path(__file__).with_name("templates"))
+_TEMPLATES = pages.html_templates(Path(__file__).with_name("templates"))
 _TEMPLATES.filters["command_line"] = quoting.command_of_fix
 
 

@@ -7,13 +7,16 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.device_code.description import Coverage, Description
-from cuwheel.device_code.libraries import Bitcode, Library, Survey
+from cuwheel.device_code.contents import Bitcode, Survey
+from cuwheel.device_code.description import Description
 from cuwheel.support.answer import Answer
-from cuwheel.support.finding import Finding
-from cuwheel.verdicts import library_rules, predict
-from cuwheel.wheel.metadata import Distribution
+from cuwheel.verdicts import library_rules
 from cuwheel.wheel.variant import Variant
+from cuwheel_core.device_code.libraries import Library
+from cuwheel_core.support.finding import Finding
+from cuwheel_core.verdicts import predict
+from cuwheel_core.verdicts.predict import Coverage
+from cuwheel_core.wheel.metadata import Distribution
 
 
 class LibraryCoverage(Struct, frozen=True, kw_only=True):

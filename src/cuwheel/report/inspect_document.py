@@ -10,13 +10,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.device_code import description
-from cuwheel.device_code.libraries import DeviceCode, Library
-from cuwheel.facts.arch import Arch, machine_code_first
 from cuwheel.report.document import Block, Document, Heading, Paragraph, findings_section
 from cuwheel.report.tables import Amount, Cell, Facts, HeatMap, Row, Table, figure, map_of_code, short, table
-from cuwheel.support.finding import SEVERITIES, Finding, gravest_first
-from cuwheel.support.wording import a_few, counted, file_name, first_few, size
 from cuwheel.verdicts import variant_values
+from cuwheel_core.device_code.libraries import DeviceCode, Library
+from cuwheel_core.facts.arch import Arch, machine_code_first
+from cuwheel_core.support.finding import SEVERITIES, Finding, gravest_first
+from cuwheel_core.support.wording import a_few, counted, file_name, first_few, size
 
 if TYPE_CHECKING:
     from cuwheel.report.inspect import Inspect

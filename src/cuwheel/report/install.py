@@ -9,12 +9,13 @@ from cuwheel.delivery.find_answer import Find, FoundFile
 from cuwheel.errors import EXIT_UNKNOWN
 from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim, findings_section
 from cuwheel.report.tables import Facts, Row, figure, short, table
-from cuwheel.support import printable, quoting
-from cuwheel.support.wording import a_few, counted, size
+from cuwheel.support import quoting
+from cuwheel_core.support import printable
+from cuwheel_core.support.wording import a_few, counted, size
 
 if TYPE_CHECKING:
     from cuwheel.delivery.install_answer import EditablePlan, Install, Package
-    from cuwheel.support.finding import Cause
+    from cuwheel.support.cause import Cause
 
 _CAUSES = 3
 _FIXES = 2

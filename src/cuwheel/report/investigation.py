@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from cuwheel.machine import profile
 from cuwheel.machine.system import VARIABLE_NAMES
-from cuwheel.support import files, printable, quoting, wording
+from cuwheel.support import files, quoting
 from cuwheel.support.quoting import is_of_windows
 from cuwheel.version import __version__
+from cuwheel_core.support import printable, wording
 
 if TYPE_CHECKING:
     from cuwheel.diagnosis.answer import Explain

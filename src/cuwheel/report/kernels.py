@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cuwheel.facts.arch import machine_code_first
 from cuwheel.report.document import Block, Document, Heading, Paragraph, findings_section, hidden
 from cuwheel.report.tables import Amount, Cell, Table, figure, short, table
-from cuwheel.support import printable
-from cuwheel.support.wording import counted, elided, file_name, size
+from cuwheel_core.facts.arch import machine_code_first
+from cuwheel_core.support import printable
+from cuwheel_core.support.wording import counted, elided, file_name, size
 
 if TYPE_CHECKING:
     from cuwheel.device_code.kernels import CodeKernels, Kernels, Presence

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from cuwheel.report.document import Block, Document, Findings, Heading, Paragraph, Verbatim
 from cuwheel.report.drawings import Chart, Timeline
 from cuwheel.report.tables import Amount, Cell, Column, Facts, HeatMap, Look, Mark, Matrix, Row, Table
-from cuwheel.support import printable, quoting
+from cuwheel.support import quoting
+from cuwheel_core.support import printable
 
 if TYPE_CHECKING:
-    from cuwheel.support.finding import Severity
+    from cuwheel_core.support.finding import Severity
 
 _LOOKS: dict[Look, str] = {"good": "✅", "fair": "✅", "poor": "⚠️", "bad": "❌", "none": "❔"}
 _SEVERITIES: dict[Severity, str] = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}  # noqa: RUF001 - the sign for a note

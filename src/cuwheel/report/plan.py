@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from cuwheel.facts import spellings
 from cuwheel.report.document import Block, Document, Heading, Paragraph, hidden
 from cuwheel.report.tables import Amount, Facts, Row, Table, figure, table
-from cuwheel.support import printable
-from cuwheel.support.wording import a_few, percent_change, size
+from cuwheel_core.support import printable
+from cuwheel_core.support.wording import a_few, percent_change, size
 
 if TYPE_CHECKING:
     from cuwheel.facts.spellings.row import Spelling

@@ -9,7 +9,7 @@ from cuwheel.proving.runner import loaded
 from cuwheel.report.document import Block, Document, Heading, Paragraph, findings_section, last_lines
 from cuwheel.report.tables import Facts, Row, Table, figure, short, table
 from cuwheel.support import codec
-from cuwheel.support.wording import size
+from cuwheel_core.support.wording import size
 
 if TYPE_CHECKING:
     from cuwheel.proving.on_cluster import Proofs

@@ -10,8 +10,8 @@ from cuwheel.report import variants
 from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim, findings_section, hidden
 from cuwheel.report.tables import Amount, Column, Table, figure, short, table
 from cuwheel.support import files, quoting
-from cuwheel.support.wording import counted, elided, percent, size
-from cuwheel.wheel.metadata import WheelName
+from cuwheel_core.support.wording import counted, elided, percent, size
+from cuwheel_core.wheel.metadata import WheelName
 
 if TYPE_CHECKING:
     from cuwheel.delivery.publishing import Mirror, Publish, PublishedWheel

@@ -7,13 +7,14 @@ from pathlib import Path
 
 from cuwheel.building.recording.calls import REPORT_FILE, CallSummary, FileTime, Share, Summary, status_words
 from cuwheel.building.recording.command import Failure, LastWords, Reason, Recorded
-from cuwheel.errors import UnreadableError
 from cuwheel.report import replay
 from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim
 from cuwheel.report.tables import Amount, Facts, Row, Table, figure, table
-from cuwheel.support import files, log, wording
+from cuwheel.support import files, log
 from cuwheel.support.answer import to_json
-from cuwheel.support.wording import a_few, size
+from cuwheel_core.errors import UnreadableError
+from cuwheel_core.support import wording
+from cuwheel_core.support.wording import a_few, size
 
 __all__ = ["Recorded", "document"]
 

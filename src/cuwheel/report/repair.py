@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from cuwheel.changes.repair.answer import Fact, Repair, RepairedWheel, SearchPath
 from cuwheel.report.document import Block, Document, Findings, Heading, Paragraph, Verbatim, findings_section, hidden
 from cuwheel.report.tables import Amount, Facts, Row, figure, short, table
-from cuwheel.support import printable
-from cuwheel.support.wording import file_name, release_of_file, size
+from cuwheel_core.support import printable
+from cuwheel_core.support.wording import file_name, release_of_file, size
 
 __all__ = ["Repair", "RepairedWheel", "document"]
 _SHOWN = 12

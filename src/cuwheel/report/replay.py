@@ -9,7 +9,7 @@ from cuwheel.building.recording.calls import status_words
 from cuwheel.building.recording.replays import CallLine, Replay
 from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim
 from cuwheel.report.tables import Facts, Row, figure, short, table
-from cuwheel.support import printable
+from cuwheel_core.support import printable
 
 if TYPE_CHECKING:
     from cuwheel.building.recording.culprits import Explanation

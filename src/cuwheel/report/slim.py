@@ -9,16 +9,16 @@ from msgspec.structs import replace
 
 from cuwheel.changes.slim.answer import Size, Slim
 from cuwheel.device_code.bitcode import SUFFIX
-from cuwheel.facts.arch import machine_code_first
 from cuwheel.report.document import Block, Document, Findings, Heading, Paragraph, Verbatim, findings_section, hidden
 from cuwheel.report.graft import compiled_rows
 from cuwheel.report.tables import Amount, Column, Facts, Row, figure, short, table
-from cuwheel.support import printable
-from cuwheel.support.wording import counted, file_name, first_few, percent_change, size
+from cuwheel_core.facts.arch import machine_code_first
+from cuwheel_core.support import printable
+from cuwheel_core.support.wording import counted, file_name, first_few, percent_change, size
 
 if TYPE_CHECKING:
     from cuwheel.changes.binaries.plan import FileChange
-    from cuwheel.support.finding import Finding
+    from cuwheel_core.support.finding import Finding
 
 _SHOWN = 12
 _ARCHS = 6

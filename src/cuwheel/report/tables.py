@@ -7,8 +7,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from cuwheel.facts.arch import Arch, machine_code_first
-from cuwheel.support.wording import size
+from cuwheel_core.facts.arch import Arch, machine_code_first
+from cuwheel_core.support.wording import size
 
 
 class Row(Struct, frozen=True):

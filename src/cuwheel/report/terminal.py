@@ -17,10 +17,11 @@ from rich.text import Text
 from cuwheel.report.document import Block, Document, Findings, Heading, Paragraph, Verbatim
 from cuwheel.report.drawings import Chart, Timeline
 from cuwheel.report.tables import Amount, Cell, Facts, HeatMap, MarkedLine, Matrix, Table
-from cuwheel.support import printable, quoting
+from cuwheel.support import quoting
+from cuwheel_core.support import printable
 
 if TYPE_CHECKING:
-    from cuwheel.support.finding import Finding, Fix
+    from cuwheel_core.support.finding import Finding, Fix
 
 _BAR_WIDTH = 12
 _MANY_COLUMNS = 8

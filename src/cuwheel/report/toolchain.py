@@ -11,12 +11,12 @@ from cuwheel.report.document import Block, Document, Findings, Heading, Paragrap
 from cuwheel.report.tables import Amount, Facts, Row, Table, figure, short, table
 from cuwheel.support import quoting
 from cuwheel.support.answer import Answer
-from cuwheel.support.finding import Finding
-from cuwheel.support.wording import counted, size
 from cuwheel.toolchains import lock, toolchain
 from cuwheel.toolchains import toolchain as toolchains
 from cuwheel.toolchains.provide import Decision, Verification
 from cuwheel.toolchains.toolchain import Archive, HostCompiler, Installed, Recipe, Setting
+from cuwheel_core.support.finding import Finding
+from cuwheel_core.support.wording import counted, size
 
 if TYPE_CHECKING:
     from cuwheel.toolchains.store import Store

@@ -7,13 +7,13 @@ from typing import Literal
 
 from msgspec import Struct
 
-from cuwheel.facts import toolkits
-from cuwheel.facts.rows.toolkits import HostCompilers, Release, Toolkit
-from cuwheel.facts.tables import tables
 from cuwheel.report.document import Document
 from cuwheel.report.tables import Facts, Row, figure, table
-from cuwheel.support import printable
 from cuwheel.support.answer import Answer
+from cuwheel_core.facts import toolkits
+from cuwheel_core.facts.rows.toolkits import HostCompilers, Release, Toolkit
+from cuwheel_core.facts.tables import tables
+from cuwheel_core.support import printable
 
 
 class ToolkitRow(Struct, frozen=True, kw_only=True):

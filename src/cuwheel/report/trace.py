@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cuwheel.report.document import Block, Document, Heading, Paragraph, hidden
 from cuwheel.report.drawings import Bar, Timeline, lanes_of, ticks_of_time
 from cuwheel.report.tables import Amount, Cell, Facts, Row, Table, figure, table
-from cuwheel.support.wording import counted, duration, file_name, size
+from cuwheel_core.support.wording import counted, duration, file_name, size
 
 if TYPE_CHECKING:
     from cuwheel.tracing.traced import Failure, LibraryUse, Load, Process, Traced

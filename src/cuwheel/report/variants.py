@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.report.document import Block, Heading
 from cuwheel.report.tables import Amount, Facts, Row, figure, short, table
-from cuwheel.support.wording import file_name, size
+from cuwheel_core.support.wording import file_name, size
 
 if TYPE_CHECKING:
     from cuwheel.delivery.variants import PublishedVariant

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from cuwheel.report.document import Block, Document, Findings, Heading, Paragraph, Verbatim, last_lines
 from cuwheel.report.proof import loaded_rows
 from cuwheel.report.tables import Facts, Row, Table, figure, short, table
-from cuwheel.support import printable
-from cuwheel.support.finding import SEVERITIES, Finding, gravest_first
-from cuwheel.support.wording import a_few, counted, size
+from cuwheel_core.support import printable
+from cuwheel_core.support.finding import SEVERITIES, Finding, gravest_first
+from cuwheel_core.support.wording import a_few, counted, size
 
 if TYPE_CHECKING:
     from cuwheel.proving.outcomes import Installation, Result, Verified, Verify

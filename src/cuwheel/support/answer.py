@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import msgspec
 from msgspec import Struct
 
-from cuwheel.support import codec, masking, printable
+from cuwheel.support import codec, masking
+from cuwheel_core.support import printable
 
 T = TypeVar("T")
 

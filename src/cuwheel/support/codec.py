@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import threading
 import types
 import typing
 from collections.abc import Iterable, Iterator
@@ -21,22 +20,17 @@ from typing import Any, Literal, TypeVar, overload
 
 import msgspec
 
-from cuwheel.errors import (
-    MOST_SOUGHT,
-    ConfigurationError,
-    CuwheelError,
-    FactsError,
-    MalformedError,
-    NewerSchemaError,
-    UnreadableError,
-)
-from cuwheel.support import limited, log, system_calls, wording
+from cuwheel.errors import MOST_SOUGHT, ConfigurationError, NewerSchemaError
+from cuwheel.support import log
+from cuwheel_core.errors import FactsError, MalformedError, UnreadableError
+from cuwheel_core.support import bounded, opening, wording
+from cuwheel_core.support.structs import decoder, described, from_json, to_json
 
 T = TypeVar("T")
 
 
 def encode(value: object, *, order: Literal["deterministic"] | None = None) -> bytes:
-    return msgspec.json.encode(value, enc_hook=_written, order=order)
+    return msgspec.json.encode(value, enc_hook=to_json, order=order)
 
 
 def encode_lines(values: Iterable[object]) -> bytes:
@@ -66,7 +60,7 @@ def indented(value: object, indent: int = 1, *, order: Literal["deterministic"] 
 
 
 def builtins(value: object) -> Any:  # noqa: ANN401 - any JSON
-    return msgspec.to_builtins(value, enc_hook=_written)
+    return msgspec.to_builtins(value, enc_hook=to_json)
 
 
 @overload
@@ -77,7 +71,7 @@ def decode(data: bytes | str, type_: Any = Any) -> Any:
     """JSON that somebody wrote. Whatever is wrong with it is a msgspec.DecodeError."""
     try:
         _refuse_long_numbers(data)
-        return _decoder(type_).decode(data)
+        return decoder(type_).decode(data)
     except RecursionError:
         raise msgspec.DecodeError("it is nested too deeply") from None
     except UnicodeError as error:  # not of msgspec's own class
@@ -86,7 +80,7 @@ def decode(data: bytes | str, type_: Any = Any) -> Any:
 
 # A whole number of JSON or TOML may have any length, and one of more than 64 bits is no size, count or time: to
 # divide it, or to hand it to the system, is an OverflowError far from here.
-_LONG = b":" + b"0" * limited.MOST_DIGITS
+_LONG = b":" + b"0" * bounded.MOST_DIGITS
 _SHAPES = bytes.maketrans(b"0123456789 \t\r\n[,-", b"0" * 10 + b":" * 7)  # what may stand before a number is a colon
 _WHOLE = 1 << 64  # file systems number files so
 
@@ -100,7 +94,7 @@ def _refuse_long_numbers(data: bytes | str) -> None:
         import json  # noqa: PLC0415 - 7 ms, and next to no document needs it
 
         with contextlib.suppress(json.JSONDecodeError):  # what else is wrong with it is told by the decoder
-            json.loads(raw, parse_int=lambda digits: _checked_whole(limited.digits(digits.lstrip("-"))))
+            json.loads(raw, parse_int=lambda digits: _checked_whole(bounded.digits(digits.lstrip("-"))))
 
 
 def _checked_whole(number: int) -> int:
@@ -145,65 +139,26 @@ def noted(path: Path, type_: type[T]) -> T | None:
 
 def convert(data: object, type_: type[T]) -> T:
     """Raises msgspec.ValidationError."""
-    _decoder(type_)
-    return msgspec.convert(data, type_, dec_hook=_read)
+    decoder(type_)
+    return msgspec.convert(data, type_, dec_hook=from_json)
 
 
 def pack(value: object) -> bytes:
     """For what cuwheel alone reads again, and where bytes are to stay bytes."""
-    return msgspec.msgpack.encode(value, enc_hook=_written)
+    return msgspec.msgpack.encode(value, enc_hook=to_json)
 
 
 def unpack(data: bytes, type_: type[T]) -> T:
     """Raises msgspec.DecodeError."""
-    _decoder(type_)
-    return msgspec.msgpack.decode(data, type=type_, dec_hook=_read)
-
-
-_DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
-_DESCRIBING = threading.Lock()  # one for all types: those inside a type are described with it
-
-
-def _decoder(type_: Any) -> msgspec.json.Decoder[Any]:  # noqa: ANN401 - any annotation
-    found = _DECODERS.get(type_)
-    if found is None:
-        with _DESCRIBING:
-            found = _DECODERS.setdefault(type_, msgspec.json.Decoder(type_, dec_hook=_read))
-    return found
+    decoder(type_)
+    return msgspec.msgpack.decode(data, type=type_, dec_hook=from_json)
 
 
 def schema(type_: type) -> dict[str, Any]:
-    return msgspec.json.schema(type_, schema_hook=_described)
+    return msgspec.json.schema(type_, schema_hook=described)
 
 
-def _written(value: object) -> object:
-    if isinstance(value, str | Path):
-        return str(value)
-    if isinstance(value, msgspec.Raw):
-        return msgspec.json.decode(value)
-    raise NotImplementedError
-
-
-_LINES = msgspec.json.Encoder(enc_hook=_written)
-
-
-def _read(type_: Any, data: object) -> Any:  # noqa: ANN401 - a type with `restored`
-    if isinstance(data, type_):
-        return data
-    if type_ is Path and isinstance(data, str):
-        return Path(data)
-    if not (isinstance(data, str) and issubclass(type_, str)):
-        raise TypeError(f"Expected `str`, got `{type(data).__name__}`")
-    try:
-        return type_.restored(data)
-    except CuwheelError as error:
-        raise ValueError(error.message) from None
-
-
-def _described(type_: type) -> dict[str, Any]:
-    if issubclass(type_, str):
-        return {"type": "string"}
-    raise NotImplementedError
+_LINES = msgspec.json.Encoder(enc_hook=to_json)
 
 
 # Plain data (TOML, JSON) into frozen values, naming every problem and not only the first.
@@ -249,7 +204,7 @@ def is_newer(schema: str, known: str) -> bool:
     """Whether a file's schema is a later version of the one that is known: `cuwheel.facts/2` of `cuwheel.facts/1`."""
     name, _, latest = known.rpartition("/")
     found, _, version = schema.rpartition("/")
-    return found == name and (limited.whole(version) or 0) > limited.digits(latest)
+    return found == name and (bounded.whole(version) or 0) > bounded.digits(latest)
 
 
 def parse_toml(data: bytes) -> dict[str, Any]:
@@ -283,8 +238,8 @@ def parse_toml(data: bytes) -> dict[str, Any]:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """OSError where it cannot be read, DecodeError where it is not TOML, or too large to be what somebody wrote."""
-    with system_calls.open_plain(path) as file:
-        data = system_calls.read_up_to(file, _MOST_BYTES + 1)
+    with opening.open_plain(path) as file:
+        data = opening.read_up_to(file, _MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:
         raise msgspec.DecodeError(f"it is too large: it has more than {_MOST_BYTES:,} bytes")
     try:

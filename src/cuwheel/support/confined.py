@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING
 
-from cuwheel.errors import MalformedError, UnreadableError
-from cuwheel.support import system_calls
+from cuwheel_core.errors import MalformedError, UnreadableError
+from cuwheel_core.support import opening
 
 if TYPE_CHECKING:
     from tarfile import TarFile, TarInfo
 
 _JUNCTION = 0xA0000003  # Windows' link of a folder, which Python takes for a folder
 _BY_DESCRIPTOR = os.open in os.supports_dir_fd and os.rename in os.supports_dir_fd
-_A_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | system_calls.NOT_A_LINK
+_A_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | opening.NOT_A_LINK
 _MOST_OPEN = 128
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNORECASE | re.ASCII)
 
@@ -113,7 +113,7 @@ def must_be_a_folder(path: Path) -> bool:
 def open_plain(path: Path, flags: int) -> int:
     """A descriptor of a file that has this name alone: not a link, not a pipe, not another file's second name."""
     try:
-        handle = system_calls.open_file(path, flags | system_calls.NOT_A_LINK | system_calls.AT_ONCE, 0o644)
+        handle = opening.open_file(path, flags | opening.NOT_A_LINK | opening.AT_ONCE, 0o644)
     except OSError as error:
         if path.is_symlink():
             raise MalformedError(path, "is a link, where a plain file is expected") from error
@@ -152,16 +152,13 @@ class Tree:
         handle = self._open.get(name)
         if handle is None:
             above, _, last = name.rpartition("/")
-            if name:
-                handle = self._opened(last, self._folder(above), name)
-            else:
-                handle = system_calls.open_file(self.root, _A_FOLDER)
+            handle = self._opened(last, self._folder(above), name) if name else opening.open_file(self.root, _A_FOLDER)
             self._open[name] = handle
         return handle
 
     def _opened(self, last: str, above: int, name: str) -> int:
         try:
-            return system_calls.open_file(last, _A_FOLDER, at=above)
+            return opening.open_file(last, _A_FOLDER, at=above)
         except OSError as error:
             if isinstance(error, FileNotFoundError):
                 raise
@@ -194,7 +191,7 @@ class Tree:
 
     def open(self, name: str, flags: int, mode: int = 0o600) -> int:
         last, at = self._at(name)
-        return system_calls.open_file(last, flags | system_calls.NOT_A_LINK | system_calls.AT_ONCE, mode, at=at)
+        return opening.open_file(last, flags | opening.NOT_A_LINK | opening.AT_ONCE, mode, at=at)
 
     def target(self, name: str) -> str:
         last, at = self._at(name)

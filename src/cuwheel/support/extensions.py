@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.support import log
 from cuwheel.support.verbs import SHOWN, Word
+from cuwheel_core.errors import CuwheelError, MalformedError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.support import confined, log, system_calls
 from cuwheel.support import scratch as scratches
-from cuwheel.support.wording import size
+from cuwheel_core.errors import MalformedError, UnreadableError
+from cuwheel_core.support import opening
+from cuwheel_core.support.wording import size
 
 CACHE = "CUWHEEL_CACHE"
 _LONGEST = 200  # of a name's 255 bytes, so that what is added fits
@@ -120,8 +121,8 @@ def cache_folder(given: Path | None = None) -> Path:
 def read_limited(path: Path, limit: int, what: str, *, hint: str = "") -> bytes:
     """The whole of a file that others may have written. `what`: what it is said to be too large for."""
     try:
-        with system_calls.open_plain(path) as file:
-            data = system_calls.read_up_to(file, limit + 1)
+        with opening.open_plain(path) as file:
+            data = opening.read_up_to(file, limit + 1)
     except OSError as error:
         raise UnreadableError.from_os(error, path, hint=hint) from error
     if len(data) > limit:
@@ -139,21 +140,12 @@ def read_if_present(path: Path, limit: int, what: str) -> bytes | None:
         raise
 
 
-def head(path: Path, limit: int = 1 << 20) -> str:
-    """Reads as much of a text file as one could want to look at; empty where it cannot be read."""
-    try:
-        with system_calls.open_plain(path) as file:
-            return system_calls.read_up_to(file, limit).decode(errors="replace")
-    except (OSError, ValueError):
-        return ""
-
-
 def tail(path: Path, limit: int, start: int = 0) -> str:
     """The end of a log, from `start` on; empty where it cannot be read."""
     try:
         with path.open("rb") as file:
             file.seek(max(start, path.stat().st_size - limit))
-            return system_calls.read_up_to(file, limit).decode(errors="replace")
+            return opening.read_up_to(file, limit).decode(errors="replace")
     except OSError:
         return ""
 
@@ -161,7 +153,7 @@ def tail(path: Path, limit: int, start: int = 0) -> str:
 def chunks(path: Path) -> Iterator[bytes]:
     """A file's content in pieces: memory stays small whatever its size."""
     try:
-        with system_calls.open_plain(path) as file:
+        with opening.open_plain(path) as file:
             while chunk := file.read(_CHUNK):
                 yield chunk
     except OSError as error:
@@ -194,7 +186,7 @@ def sha256_of(data: bytes) -> str:
 
 def append_lines(handle: int, data: bytes) -> None:
     """At a file's end, and on the disk. A line that a crash cut short would swallow the next one."""
-    if (size := os.fstat(handle).st_size) and system_calls.read_at(handle, 1, size - 1) != b"\n":
+    if (size := os.fstat(handle).st_size) and opening.read_at(handle, 1, size - 1) != b"\n":
         data = b"\n" + data
     while data:
         data = data[os.write(handle, data) :]
@@ -208,7 +200,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync_file(path: Path) -> None:
-    handle = system_calls.open_file(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
+    handle = opening.open_file(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

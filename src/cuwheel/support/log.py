@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from cuwheel.support import printable
+from cuwheel_core.support import printable
 
 if TYPE_CHECKING:
     ProgressListener: TypeAlias = Callable[[str, "int | None"], contextlib.AbstractContextManager["Progress"]]

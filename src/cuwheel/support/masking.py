@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from .patterns import lazy_pattern
+from cuwheel_core.support.patterns import lazy_pattern
 
 T = TypeVar("T")
 

@@ -20,7 +20,8 @@ from typing import IO, TypeVar
 from msgspec import Struct
 
 from cuwheel.errors import MissingExtraError, NotStartedError, ToolError, ToolTimeoutError
-from cuwheel.support import log, masking, process_groups, system_calls
+from cuwheel.support import log, masking, process_groups
+from cuwheel_core.support import opening
 
 # A program's output is untrusted: what it prints beyond this is dropped, not kept in memory.
 MAX_OUTPUT = 16 * 1024 * 1024
@@ -107,7 +108,7 @@ def _scratch(folder: Path | None = None) -> IO[bytes]:
 def _for_reading(file: IO[bytes]) -> Iterator[int]:
     """A descriptor to read by while a program writes. On Windows both would have one position: hence another."""
     if sys.platform == "win32":
-        handle = system_calls.open_file(file.name, os.O_RDONLY | os.O_TEMPORARY)
+        handle = opening.open_file(file.name, os.O_RDONLY | os.O_TEMPORARY)
         try:
             yield handle
         finally:
@@ -127,7 +128,7 @@ def decoded(printed: bytes) -> str:
 
 def _text(stream: IO[bytes]) -> str:
     stream.seek(0)
-    return decoded(system_calls.read_up_to(stream, MAX_OUTPUT))
+    return decoded(opening.read_up_to(stream, MAX_OUTPUT))
 
 
 def _end_group(child: subprocess.Popen[bytes], *, others: bool = False) -> None:
@@ -243,7 +244,7 @@ def _in_foreground() -> bool:
     if sys.platform == "win32":
         return True
     try:
-        terminal = system_calls.open_file("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+        terminal = opening.open_file("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
     except OSError:
         return False
     try:
@@ -390,7 +391,7 @@ class _Tail:
         # By its own place in the file: the program's is where it writes. `> /dev/stderr` in a shell empties it.
         if os.fstat(self._source).st_size < self._at:
             self._at = 0
-        while piece := system_calls.read_at(self._source, _PIECE, self._at):
+        while piece := opening.read_at(self._source, _PIECE, self._at):
             self._at += len(piece)
             *lines, self._rest = (self._rest + piece).split(b"\n")
             for line in lines:

@@ -19,8 +19,9 @@ from typing import Literal, TypeAlias
 from msgspec import Struct, field
 
 from cuwheel.errors import UsageError
-from cuwheel.support import printable, process_groups
-from cuwheel.support.patterns import lazy_pattern
+from cuwheel.support import process_groups
+from cuwheel_core.support import printable
+from cuwheel_core.support.patterns import lazy_pattern
 
 # Paths that a record or a log names: of the machine where it was made, which may be Windows while this is Linux.
 

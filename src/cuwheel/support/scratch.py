@@ -10,6 +10,8 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from cuwheel_core.support import opening
+
 from . import system_calls  # relative: in the kit the package has another name
 
 _LOCK_SUFFIX = ".lock"
@@ -66,7 +68,7 @@ def _clear(lock: Path, on_leftover: Callable[[str], object] | None) -> None:
     import shutil  # noqa: PLC0415 - see above
 
     with contextlib.suppress(OSError):
-        handle = system_calls.open_file(lock, os.O_RDWR | system_calls.NOT_A_LINK | system_calls.AT_ONCE)
+        handle = opening.open_file(lock, os.O_RDWR | opening.NOT_A_LINK | opening.AT_ONCE)
         try:
             dead = system_calls.is_ours(os.fstat(handle)) and system_calls.lock(handle) and still_there(handle, lock)
             if dead:

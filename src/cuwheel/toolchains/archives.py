@@ -22,13 +22,15 @@ import zstandard
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.errors import MalformedError, NetworkError, UnavailableError, UnreadableError
+from cuwheel.errors import NetworkError, UnavailableError
 from cuwheel.network import addresses, resolver, transfer
 from cuwheel.network.addresses import local_path
-from cuwheel.support import confined, files, limited, log, wording
+from cuwheel.support import confined, files, log
 from cuwheel.support.confined import place_of_member
 from cuwheel.toolchains.store import DOWNLOADS, Store
 from cuwheel.toolchains.toolchain import Archive
+from cuwheel_core.errors import MalformedError, UnreadableError
+from cuwheel_core.support import bounded, wording
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -426,7 +428,7 @@ def _deb_data(path: Path) -> Iterator[IO[bytes]]:
                 with opener(file) if opener else contextlib.nullcontext(file) as opened:
                     yield opened
                 return
-            file.seek(limited.digits(size) + limited.digits(size) % 2, os.SEEK_CUR)
+            file.seek(bounded.digits(size) + bounded.digits(size) % 2, os.SEEK_CUR)
     raise MalformedError(path, "is a Debian package without files")
 
 

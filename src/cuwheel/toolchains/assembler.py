@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel.errors import CuwheelError, MalformedError
-from cuwheel.facts import toolkits, versions
+from cuwheel.facts import toolchain_parts
 from cuwheel.facts.tables import tables
 from cuwheel.support import log
 from cuwheel.toolchains import archives, providers, workplace
@@ -20,13 +19,15 @@ from cuwheel.toolchains.provide import platform_here
 from cuwheel.toolchains.store import open_store
 from cuwheel.toolchains.toolchain import Recipe, Wanted
 from cuwheel.toolchains.workplace import Surroundings, Workplace
+from cuwheel_core.errors import CuwheelError, MalformedError
+from cuwheel_core.facts import toolkits, versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from cuwheel.facts.rows.toolkits import Toolkit
     from cuwheel.toolchains.store import Store
     from cuwheel.toolchains.toolchain import Installed
+    from cuwheel_core.facts.rows.toolkits import Toolkit
 
 _PART, _LINKER = "ptxas", "nvjitlink"
 _LIBRARY, _LIBRARIES = "libnvJitLink.so.", ("lib", "lib64", "targets/*/lib")
@@ -55,7 +56,7 @@ def assembler_of(cuda: str) -> Assembler:
     if place and (program := _program(place)):
         return Assembler(cuda=row.version, version=workplace.nvcc_version(program), program=program)
     index = tables().toolchains.index
-    package = index.compiler if toolkits.nvcc_on_index(row.version) else index.before.format(major=row.major)
+    package = index.compiler if toolchain_parts.nvcc_on_index(row.version) else index.before.format(major=row.major)
     made = _part(store, row, _PART, package, _program)
     return Assembler(cuda=row.version, version=made.version, program=_program(made.root) or "")
 
@@ -72,7 +73,9 @@ def linker_of(cuda: str) -> Assembler:
     if known:
         store.touch(known[-1])
         return Assembler(cuda=cuda, version=known[-1].version, program=_library(known[-1].root) or "")
-    package = index.linker if toolkits.nvcc_on_index(row.version) else index.linker_before.format(major=row.major)
+    package = (
+        index.linker if toolchain_parts.nvcc_on_index(row.version) else index.linker_before.format(major=row.major)
+    )
     place = _toolkit_of_machine(row, Surroundings.here(store))
     if place and (program := _library(place)):
         full = Path(program).resolve().name.partition(".so.")[2]  # libnvJitLink.so.13 is a link to .so.13.0.88

@@ -8,22 +8,23 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.errors import CuwheelError, NoHostCompilerError, UnavailableError
-from cuwheel.facts import versions
+from cuwheel.errors import NoHostCompilerError, UnavailableError
 from cuwheel.facts.tables import tables
 from cuwheel.machine.profile import Attempt
 from cuwheel.toolchains import archives
 from cuwheel.toolchains.providers import debian
 from cuwheel.toolchains.toolchain import HostCompiler
+from cuwheel_core.errors import CuwheelError
+from cuwheel_core.facts import versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.facts.rows.toolchains import CrossCompiler, EmulatedPython
-    from cuwheel.facts.rows.toolkits import Toolkit
     from cuwheel.machine.world import World
     from cuwheel.toolchains.toolchain import Archive, Installed, Recipe, Wanted
     from cuwheel.toolchains.workplace import Surroundings
+    from cuwheel_core.facts.rows.toolkits import Toolkit
 
 _WISHES = ("NVCC_CCBIN", "CUDAHOSTCXX", "CXX")
 _DOTTED = re.compile(r"\d+(?:\.\d+)+", re.ASCII)

@@ -9,7 +9,7 @@ import re
 import struct
 from typing import TYPE_CHECKING
 
-from cuwheel.facts.packages import DRIVER_LIBRARY
+from cuwheel_core.facts.cuda_libraries import DRIVER_LIBRARY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

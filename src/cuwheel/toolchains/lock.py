@@ -13,12 +13,14 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.errors import ConfigurationError, MalformedError, NewerSchemaError, UnreadableError, UsageError
-from cuwheel.facts import versions
+from cuwheel.errors import ConfigurationError, NewerSchemaError, UsageError
 from cuwheel.network import addresses
-from cuwheel.support import codec, files, system_calls
+from cuwheel.support import codec, files
 from cuwheel.toolchains.archives import join_address, text_of
 from cuwheel.toolchains.toolchain import Archive, ProviderName, Recipe
+from cuwheel_core.errors import MalformedError, UnreadableError
+from cuwheel_core.facts import versions
+from cuwheel_core.support import opening
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -129,7 +131,7 @@ def _alone(folder: Path) -> Iterator[None]:
         place, flags = files.cache_folder() / "locks" / files.sha256_of(str(folder.resolve()).encode())[:16], os.O_RDWR
         place.parent.mkdir(parents=True, exist_ok=True)
         flags |= os.O_CREAT
-    handle = system_calls.open_file(place, flags)
+    handle = opening.open_file(place, flags)
     try:
         with contextlib.suppress(OSError):  # some network file systems cannot: then the last one wins
             files.wait_for_lock(handle)

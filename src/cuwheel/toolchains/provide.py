@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.errors import CuwheelError, UnavailableError, UnknownNameError, UsageError
-from cuwheel.facts import toolkits, versions
-from cuwheel.facts.arch import Arch
+from cuwheel.errors import UnavailableError, UsageError
+from cuwheel.facts import toolchain_parts
 from cuwheel.machine.profile import Attempt
 from cuwheel.machine.world import World
 from cuwheel.support import log, process, quoting
@@ -33,16 +32,19 @@ from cuwheel.toolchains.toolchain import (
     variables_inside,
 )
 from cuwheel.toolchains.workplace import Surroundings, Workplace, compiler_of
+from cuwheel_core.errors import CuwheelError, UnknownNameError
+from cuwheel_core.facts import toolkits, versions
+from cuwheel_core.facts.arch import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from cuwheel.facts.rows.common import OperatingSystem
     from cuwheel.facts.rows.toolchains import Component
-    from cuwheel.facts.rows.toolkits import Toolkit
     from cuwheel.toolchains.request import ToolchainRequest
     from cuwheel.toolchains.store import Store
     from cuwheel.toolchains.toolchain import ProviderName
+    from cuwheel_core.facts.rows.common import OperatingSystem
+    from cuwheel_core.facts.rows.toolkits import Toolkit
 
 
 _PATCH = re.compile(r"(?:cuda)?[\s_-]*v?(\d+\.\d+\.\d+)", re.IGNORECASE | re.ASCII)
@@ -161,7 +163,7 @@ def resolve(request: ToolchainRequest, around: Surroundings) -> Wanted:
         problems.append(f"{error.message} ({error.hint})")
     for name in request.components:
         try:
-            toolkits.find_components(name)
+            toolchain_parts.find_components(name)
         except UnknownNameError as error:
             problems.append(f"{error.message} ({error.hint})" if error.hint else error.message)
     unknown = [name for name in request.providers if name not in providers.ORDER]
@@ -175,7 +177,7 @@ def resolve(request: ToolchainRequest, around: Surroundings) -> Wanted:
     return Wanted(
         toolkit=row,
         exact=match[1] if match else None,
-        components=toolkits.with_base(request.components),
+        components=toolchain_parts.with_base(request.components),
         providers=providers.chosen(request.providers),
         cpu=cpu,
         target=target,
@@ -453,7 +455,7 @@ def _inspect(bench: _Bench) -> Iterator[str]:
 
 
 def _components(bench: _Bench) -> list[Component]:
-    return [toolkits.find_component(name) for name in bench.toolchain.toolkit.components]
+    return [toolchain_parts.find_component(name) for name in bench.toolchain.toolkit.components]
 
 
 CHECKS: tuple[tuple[str, Callable[[_Bench], Iterator[str]]], ...] = (

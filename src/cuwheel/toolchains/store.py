@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from cuwheel.errors import MalformedError, UnreadableError
-from cuwheel.support import codec, files, limited, log, system_calls
+from cuwheel.support import codec, files, log, system_calls
 from cuwheel.toolchains.toolchain import Installed
 from cuwheel.wheel import journal_file
+from cuwheel_core.errors import MalformedError, UnreadableError
+from cuwheel_core.support import bounded, opening
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -45,7 +46,7 @@ class Store:
         found = (codec.noted(path, Installed) for path in sorted(self.toolchains.glob(f"*/{_MARKER}")))
         usable = [each for each in found if each and (each.prefix or _is_there(each))]
         return tuple(
-            sorted(usable, key=lambda each: ([limited.digits(part) for part in each.cuda.split(".")], each.provider))
+            sorted(usable, key=lambda each: ([bounded.digits(part) for part in each.cuda.split(".")], each.provider))
         )
 
     def find(self, identity: str) -> Installed | None:
@@ -120,7 +121,7 @@ class Store:
         path = self.folder / _LOCKS / name
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            handle = system_calls.open_file(path, os.O_RDWR | os.O_CREAT, 0o644)
+            handle = opening.open_file(path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise UnreadableError.from_os(error, path, hint=NO_SPACE) from error
         try:
@@ -339,7 +340,7 @@ def _all_locks(cache: Path) -> Iterator[str]:
         taken = ""
         for path in _locks(cache):
             try:
-                handle = system_calls.open_file(path, os.O_RDWR | system_calls.NOT_A_LINK | system_calls.AT_ONCE)
+                handle = opening.open_file(path, os.O_RDWR | opening.NOT_A_LINK | opening.AT_ONCE)
             except OSError as error:
                 log.debug("%s: %s", path, error)  # gone, or another user's
                 continue

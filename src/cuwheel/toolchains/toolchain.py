@@ -11,22 +11,26 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from cuwheel.errors import CuwheelError, NoHostCompilerError, UnavailableError, UsageError
-from cuwheel.facts import toolkits, versions
-from cuwheel.facts.rows.common import OperatingSystem
+from cuwheel.errors import NoHostCompilerError, UnavailableError, UsageError
+from cuwheel.facts import toolchain_parts
 from cuwheel.facts.rows.toolchains import Component
-from cuwheel.facts.rows.toolkits import Toolkit
 from cuwheel.machine import compilers
 from cuwheel.machine.profile import Attempt
 from cuwheel.machine.world import World
 from cuwheel.network import addresses
-from cuwheel.support import codec, files, quoting, system_calls
-from cuwheel.support.finding import Finding, finding
+from cuwheel.support import codec, files, quoting
+from cuwheel.support.finding import finding
+from cuwheel_core.errors import CuwheelError
+from cuwheel_core.facts import toolkits, versions
+from cuwheel_core.facts.rows.common import OperatingSystem
+from cuwheel_core.facts.rows.toolkits import Toolkit
+from cuwheel_core.support import opening
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from cuwheel.machine.profile import Compiler
+    from cuwheel_core.support.finding import Finding
 
 
 ArchiveKind: TypeAlias = Literal["wheel", "tar", "deb", "conda", "compiler"]
@@ -244,10 +248,10 @@ def _settings_for(toolkit: Installed, compiler: HostCompiler | None) -> Iterator
         yield Setting(name="PATH", value=f"{toolkit.root}/bin", how="prepend")
     if compiler:
         yield from (Setting(name=name, value=compiler.path) for name in _COMPILERS)
-        if not toolkits.reads_ccbin(toolkit.cuda):
+        if not toolchain_parts.reads_ccbin(toolkit.cuda):
             yield from (
                 Setting(name=name, value=value)
-                for name, value in toolkits.ccbin_variable(toolkit.cuda, compiler.path).items()
+                for name, value in toolchain_parts.ccbin_variable(toolkit.cuda, compiler.path).items()
             )
         if toolkit.target:
             yield from _cross_settings(compiler.path)
@@ -277,7 +281,7 @@ def _stubs(toolkit: Installed) -> str | None:
     if toolkit.prefix and not toolkit.archives:
         return f"{toolkit.root}/lib64/stubs"
     places = (Path(toolkit.root, "lib64", "stubs"), Path(toolkit.root, "lib", "stubs"), Path(toolkit.folder, "stubs"))
-    return next((str(place) for place in places if system_calls.is_file(place / "libcuda.so")), None)
+    return next((str(place) for place in places if opening.is_file(place / "libcuda.so")), None)
 
 
 def must_be_outside(made: Toolchain) -> None:

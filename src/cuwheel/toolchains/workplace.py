@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel.errors import MalformedError
-from cuwheel.facts import versions
 from cuwheel.facts.tables import tables
 from cuwheel.machine.compilers import nvcc_version_in
 from cuwheel.machine.world import World
@@ -19,6 +17,8 @@ from cuwheel.toolchains import archives, driver_stub, store
 from cuwheel.toolchains.archives import Supply
 from cuwheel.toolchains.store import Store
 from cuwheel.toolchains.toolchain import HostCompiler, processors_of
+from cuwheel_core.errors import MalformedError
+from cuwheel_core.facts import versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from cuwheel.device_code.demangle import demangled
-from cuwheel.facts import toolkits
-from cuwheel.facts.arch import Capability
+from cuwheel.facts import cuda_errors
 from cuwheel.support import masking
 from cuwheel.tracing import reasons
 from cuwheel.tracing.events import DriverLog, Event, ProcessEvents, text
 from cuwheel.tracing.reasons import Files, Image, choice_of_driver, image_of
 from cuwheel.tracing.traced import Failure, Gpu, How, KernelTime, KernelUse, LibraryUse, Load, Process, Traced
-from cuwheel.verdicts.choice import CudaError
+from cuwheel_core.facts.arch import Capability
+from cuwheel_core.verdicts.choice import CudaError
 
 _NS = 1e9
 _MS = 1e6
@@ -261,7 +261,7 @@ def _load(process: int, loaded: _Loaded) -> Load:
 
 
 def error_of(code: int) -> CudaError:
-    row = toolkits.find_error(code)
+    row = cuda_errors.find_error(code)
     return CudaError(code=code, name=row.name if row else f"error {code}")
 
 
@@ -306,7 +306,7 @@ def _failures(stories: Sequence[_Story], found: Sequence[ProcessEvents], *, succ
 
 def _key(event: Event) -> tuple[object, ...]:
     """What makes two failures the same: an error that comes late is told of every call after it."""
-    row = toolkits.find_error(event.error)
+    row = cuda_errors.find_error(event.error)
     return (event.error,) if row and row.late else (event.api, event.error, event.name, event.library, event.caller)
 
 
@@ -318,7 +318,7 @@ def _last_name(launched: str | tuple[str, ...], readable: Mapping[str, str]) -> 
 
 def _failure(number: int, process: Event, failed: _Failed, readable: Mapping[str, str], *, swallowed: bool) -> Failure:
     event, loaded, gpu = failed.event, failed.loaded, failed.gpu
-    row = toolkits.find_error(event.error)
+    row = cuda_errors.find_error(event.error)
     # The call that is told of a late error has nothing to do with it.
     late = bool(row and row.late) and not reasons.is_blamed(event, process)
     why = reasons.reason_for(event, process, loaded.image if loaded else None, gpu)

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from cuwheel.facts import toolkits
+from cuwheel.facts import cuda_errors
 from cuwheel.support import codec
 
 _LONGEST_LINE = 1 << 18
@@ -157,7 +157,7 @@ class DriverLog:
         """Failures of code that was loaded without a call that can be seen, of one thread or all of them."""
         for each in [thread] if thread is not None else list(self._waiting):
             lines = [line for line in self._waiting.pop(each, ()) if not line.seen]
-            known = ((line, toolkits.logged_error(_words(line))) for line in lines)
+            known = ((line, cuda_errors.logged_error(_words(line))) for line in lines)
             found = next(((line, row) for line, row in known if row), None)
             if found:
                 line, row = found

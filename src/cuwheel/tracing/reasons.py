@@ -13,28 +13,30 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel.device_code import cubin
+from cuwheel.device_code.contents import Survey
 from cuwheel.device_code.demangle import demangled
 from cuwheel.device_code.kernels import kernels as all_kernels
 from cuwheel.device_code.kernels import of_container
-from cuwheel.device_code.libraries import Container, Library, Survey
 from cuwheel.device_code.survey import survey
-from cuwheel.errors import CuwheelError
-from cuwheel.facts import toolkits
-from cuwheel.facts.arch import Arch
+from cuwheel.facts import cuda_errors
 from cuwheel.machine.fleet import Machine
 from cuwheel.support import log
-from cuwheel.support.wording import size
 from cuwheel.tracing.events import Event, text
-from cuwheel.verdicts import choice as choosing
-from cuwheel.verdicts import drivers
-from cuwheel.verdicts.choice import SYMBOL_NOT_FOUND, Choice, Code, device_of_machine, loadable_code
 from cuwheel.verdicts.judge import judge
-from cuwheel.wheel import metadata
+from cuwheel.wheel import slim_note
+from cuwheel_core.device_code import cubin
+from cuwheel_core.errors import CuwheelError
+from cuwheel_core.facts.arch import Arch
+from cuwheel_core.support.wording import size
+from cuwheel_core.verdicts import choice as choosing
+from cuwheel_core.verdicts import drivers
+from cuwheel_core.verdicts.choice import SYMBOL_NOT_FOUND, Choice, Code, loadable_code, loader_of
+from cuwheel_core.wheel import metadata
 
 if TYPE_CHECKING:
     from cuwheel.device_code.kernels import CodeKernels
     from cuwheel.tracing.traced import Gpu
+    from cuwheel_core.device_code.libraries import Container, Library
 
 
 # The code that traced programs loaded, found again in their files: which container it is, and what is in it.
@@ -142,11 +144,11 @@ def machine_with(gpu: Gpu) -> Machine:
 def choice_of_driver(found: Image, gpu: Gpu) -> Choice | None:
     """What the driver takes of it; None where what is in it is not known."""
     on = machine_with(gpu)
-    device = device_of_machine(on)
+    device = loader_of(on)
     if device is None or not found.codes:
         return None
     isa = drivers.ptx_isa(on, "linux")
-    return choosing.choose(found.codes, choosing.Device(capability=device.capability, ptx_isa=isa))
+    return choosing.choose(found.codes, choosing.Loader(capability=device.capability, ptx_isa=isa))
 
 
 _BLOCKING = "run it again with CUDA_LAUNCH_BLOCKING=1, which makes the failing call the culprit's own"
@@ -171,7 +173,7 @@ class Reason(Struct, frozen=True, kw_only=True):
 
 def reason_for(event: Event, process: Event, found: Image | None, gpu: Gpu | None) -> Reason:
     """`process`: the first event of its process."""
-    row = toolkits.find_error(event.error)
+    row = cuda_errors.find_error(event.error)
     if row and row.late:
         if is_blamed(event, process):
             return Reason(
@@ -342,7 +344,7 @@ def _fix(found: Image, gpu: Gpu) -> str:
     survey = found.file.survey if found.file else None
     if survey is None:
         return ""
-    if mark := next((each for each in survey.findings if each.rule == metadata.CUT_RULE), None):
+    if mark := next((each for each in survey.findings if each.rule == slim_note.CUT_RULE), None):
         return mark.fix
     verdict = judge(survey, machine_with(gpu))
     return next((each.fix for each in verdict.findings if each.severity == "error" and each.fix), "")

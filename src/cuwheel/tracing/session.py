@@ -11,9 +11,10 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from cuwheel.errors import ToolError, ToolTimeoutError, UnreadableError, UsageError
+from cuwheel.errors import ToolError, ToolTimeoutError, UsageError
 from cuwheel.support import files, own_c, process, system_calls
-from cuwheel.wheel import metadata
+from cuwheel_core.errors import UnreadableError
+from cuwheel_core.wheel import metadata
 
 # The library that traced programs load: the one that ships, or where that does not fit this system, compiled here.
 

@@ -9,11 +9,11 @@ from typing import ClassVar, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from cuwheel.facts.arch import Capability
 from cuwheel.support import codec, files
 from cuwheel.support.answer import Answer
-from cuwheel.support.wording import file_name
-from cuwheel.verdicts.choice import CudaError
+from cuwheel_core.facts.arch import Capability
+from cuwheel_core.support.wording import file_name
+from cuwheel_core.verdicts.choice import CudaError
 
 # How the driver took it. `unknown`: nothing tells what it chose; `none`: nothing in it fits.
 How: TypeAlias = Literal["native", "compatible", "jit", "none", "unknown"]

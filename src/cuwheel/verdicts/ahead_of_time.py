@@ -6,17 +6,17 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import UnavailableError
-from cuwheel.facts import gpus, toolkits, versions
 from cuwheel.facts.tables import tables
-from cuwheel.verdicts import drivers
-from cuwheel.verdicts.choice import Device, capability_in_toolkit
+from cuwheel_core.facts import gpus, toolkits, versions
+from cuwheel_core.verdicts import drivers
+from cuwheel_core.verdicts.choice import Loader, capability_in_toolkit
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Library
-    from cuwheel.facts.arch import Arch, Capability
-    from cuwheel.facts.rows.toolkits import Toolkit
     from cuwheel.machine.fleet import Machine
-    from cuwheel.verdicts.predict import Prediction, Reach
+    from cuwheel_core.device_code.libraries import Library
+    from cuwheel_core.facts.arch import Arch, Capability
+    from cuwheel_core.facts.rows.toolkits import Toolkit
+    from cuwheel_core.verdicts.predict import Prediction, Reach
 
 
 def release_for(
@@ -84,7 +84,7 @@ def seconds_ahead(reaches: Iterable[Reach], machine: Machine) -> tuple[float, fl
         return None
     held = 0
     for reach in reaches:
-        library, found = reach.library, reach.by_code(Device(capability=gpus.current_capability(machine.capability)))
+        library, found = reach.library, reach.by_code(Loader(capability=gpus.current_capability(machine.capability)))
         isas = [each.ptx_isa for each in found.taken if each.how == "jit" and each.ptx_isa]
         driver = drivers.cuda_of_driver(machine, drivers.system_of(library, machine))
         try:

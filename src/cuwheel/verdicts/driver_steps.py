@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.facts import toolkits, versions
-from cuwheel.support.finding import Finding
-from cuwheel.verdicts import drivers
 from cuwheel.verdicts.check_rules.case import gpu_in_words
-from cuwheel.verdicts.choice import CudaError
-from cuwheel.verdicts.predict import Outcome
+from cuwheel_core.facts import toolkits, versions
+from cuwheel_core.support.finding import Finding
+from cuwheel_core.verdicts import drivers
+from cuwheel_core.verdicts.choice import CudaError
+from cuwheel_core.verdicts.predict import Outcome
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Library, Survey
-    from cuwheel.facts.rows.common import OperatingSystem
+    from cuwheel.device_code.contents import Survey
     from cuwheel.machine.fleet import Machine
     from cuwheel.verdicts.judge import Judge
+    from cuwheel_core.device_code.libraries import Library
+    from cuwheel_core.facts.rows.common import OperatingSystem
 
 
 T = TypeVar("T")

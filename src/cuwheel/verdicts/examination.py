@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from cuwheel.device_code import elf, pe
-from cuwheel.device_code.sections import FATBIN_SECTIONS
 from cuwheel.device_code.source import cut_to_workload
 from cuwheel.device_code.survey import survey
-from cuwheel.errors import CuwheelError
 from cuwheel.machine import fleet, probe, python_environment, world
 from cuwheel.machine.profile import MachineProfile
 from cuwheel.support import log, process
 from cuwheel.support.answer import Answer
-from cuwheel.support.buffer import FileBuffer
-from cuwheel.support.finding import Finding, gravest_first
-from cuwheel.support.wording import a_few, first_few
 from cuwheel.verdicts import machine_rules
 from cuwheel.verdicts.judge import judge_all
 from cuwheel.verdicts.prerequisites import NeedResult
-from cuwheel.wheel import metadata
-from cuwheel.wheel.metadata import distributions, installed_files
+from cuwheel.wheel import slim_note
+from cuwheel_core.device_code import elf, pe
+from cuwheel_core.device_code.sections import FATBIN_SECTIONS
+from cuwheel_core.errors import CuwheelError
+from cuwheel_core.support.buffer import FileBuffer
+from cuwheel_core.support.finding import Finding, gravest_first
+from cuwheel_core.support.wording import a_few, first_few
+from cuwheel_core.wheel.metadata import distributions, installed_files
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Survey
+    from cuwheel.device_code.contents import Survey
     from cuwheel.machine.fleet import Machine
 
 
@@ -40,7 +40,7 @@ _SAME_IN_MACHINE_RULES = {
     "driver-below-cuda-floor": "driver-too-old",
     "no-library-to-load": "bitsandbytes-library-missing",
 }
-_NOTHING_NEW = frozenset({"no-device-code", "gpu-not-known", metadata.CUT_RULE})  # the mark is told once for all
+_NOTHING_NEW = frozenset({"no-device-code", "gpu-not-known", slim_note.CUT_RULE})  # the mark is told once for all
 
 
 class Doctor(Answer, frozen=True, kw_only=True):

@@ -10,21 +10,31 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.device_code.libraries import Library, PythonLoad, Survey, TorchExports
-from cuwheel.support.finding import Finding, Fix, examine, gravest_first
-from cuwheel.support.wording import a_few, file_name
-from cuwheel.verdicts import check_rules, drivers, predict, wheel_tags
+from cuwheel.verdicts import check_rules, wheel_tags
 from cuwheel.verdicts.check_rules.case import LibraryCase, PackageCase, unreadable
 from cuwheel.verdicts.library_sources import Needed, Surroundings, resolve_needed, surroundings
 from cuwheel.verdicts.loading import Loading, loading, with_optional
-from cuwheel.verdicts.modules import is_driver_copy
-from cuwheel.verdicts.predict import GOOD, NOTHING, Outcome, Prediction, Reach, served_together, with_machine_limits
 from cuwheel.verdicts.verdict import LibraryVerdict, Verdict, best_outcome, worst_outcome
-from cuwheel.wheel import metadata
+from cuwheel.wheel import slim_note
+from cuwheel_core.device_code.libraries import Library
+from cuwheel_core.support.finding import Finding, Fix, examine, gravest_first
+from cuwheel_core.support.wording import a_few, file_name
+from cuwheel_core.verdicts import drivers, predict
+from cuwheel_core.verdicts.modules import is_driver_copy
+from cuwheel_core.verdicts.predict import (
+    GOOD,
+    NOTHING,
+    Outcome,
+    Prediction,
+    Reach,
+    served_together,
+    with_machine_limits,
+)
 
 if TYPE_CHECKING:
+    from cuwheel.device_code.contents import PythonLoad, Survey, TorchExports
     from cuwheel.machine.fleet import Machine
-    from cuwheel.verdicts.choice import CudaError
+    from cuwheel_core.verdicts.choice import CudaError
 
 _IN_PART_RULE = "code-for-gpu-in-part"
 _NAMED = 3
@@ -69,7 +79,7 @@ class Judge:
 
     def __init__(self, survey: Survey, torch: TorchExports | None = None) -> None:
         self._survey, self._torch = survey, torch
-        self._reaches = predict.reaches_by_path(survey)
+        self._reaches = predict.reaches_by_path(survey.libraries, survey.distribution)
         self._sweep = functools.cache(lambda path: self._reaches[path].sweep())
         self._of_kind = functools.cache(self._judge)
         self._exports = functools.cache(self._exports_of_torch)
@@ -169,7 +179,7 @@ class Judge:
 
 def _cut_on_purpose(survey: Survey, findings: Iterable[Finding]) -> Iterator[Finding]:
     """Turns errors about code that was cut to a workload on purpose into warnings, whose fix is the way back."""
-    mark = next((each for each in survey.findings if each.rule == metadata.CUT_RULE), None)
+    mark = next((each for each in survey.findings if each.rule == slim_note.CUT_RULE), None)
     for each in findings:
         yield (
             replace(each, severity="warning", fixes=(Fix(text=mark.fix),))

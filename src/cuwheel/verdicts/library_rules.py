@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cuwheel.support.finding import examine as examine_checks
 from cuwheel.support.finding import finding
-from cuwheel.support.wording import size
-from cuwheel.verdicts import predict
+from cuwheel_core.support.finding import examine as examine_checks
+from cuwheel_core.support.wording import size
+from cuwheel_core.verdicts import predict
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Library
-    from cuwheel.support.finding import Finding, RuleFunction
+    from cuwheel_core.device_code.libraries import Library
+    from cuwheel_core.support.finding import Finding, RuleFunction
 
 # Below this nobody's download or image is the worse for it.
 _WORTH_SAYING = 1_000_000

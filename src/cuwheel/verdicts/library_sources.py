@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.facts import packages, versions
+from cuwheel.facts import packages
 from cuwheel.machine.fleet import Machine
-from cuwheel.support.wording import file_name
-from cuwheel.verdicts import drivers
+from cuwheel_core.facts import cuda_libraries, versions
+from cuwheel_core.support.wording import file_name
+from cuwheel_core.verdicts import drivers
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Library, Survey
-    from cuwheel.facts.packages import Library as CudaLibrary
+    from cuwheel.device_code.contents import Survey
+    from cuwheel_core.device_code.libraries import Library
+    from cuwheel_core.facts.cuda_libraries import Library as CudaLibrary
 
 
 # wheel: beside it, on its search path. loaded: in the wheel, but the path does not lead there. required: a package that
@@ -50,7 +52,7 @@ class Surroundings(Struct, frozen=True, kw_only=True):
 
 
 def surroundings(survey: Survey, machine: Machine, *, follows: str | None = None) -> Surroundings:
-    inside = {packages.as_compared(file_name(each.path)): each.path for each in survey.libraries}
+    inside = {cuda_libraries.as_compared(file_name(each.path)): each.path for each in survey.libraries}
     inside |= {each.soname: each.path for each in survey.libraries if each.soname}
     return Surroundings(machine=machine, inside=inside, required=_required(survey, machine), follows=follows)
 
@@ -61,11 +63,11 @@ def resolve_needed(library: Library, around: Surroundings) -> tuple[Needed, ...]
 
 
 def _resolve(soname: str, library: Library, around: Surroundings) -> Needed:
-    if path := around.inside.get(packages.as_compared(soname)):
+    if path := around.inside.get(cuda_libraries.as_compared(soname)):
         on_path = posixpath.dirname(path) in set(_search_path(library))
         return Needed(soname=soname, place="wheel" if on_path else "loaded", found=path)
     if packages.from_system(soname) or library.format == "pe":
-        known = packages.known_library(soname) if library.format == "pe" else None
+        known = cuda_libraries.known_library(soname) if library.format == "pe" else None
         if known is None:
             return Needed(soname=soname, place="system")
     if framework := packages.framework_of(soname):
@@ -77,7 +79,7 @@ def _resolve(soname: str, library: Library, around: Surroundings) -> Needed:
         else:
             place = "unknown" if around.machine.libraries is None else "nowhere"
         return Needed(soname=soname, place=place, brought_by=framework)
-    cuda = packages.known_library(soname)
+    cuda = cuda_libraries.known_library(soname)
     if cuda is None:
         return Needed(soname=soname, place="unknown")
     if cuda.from_driver:
@@ -143,8 +145,8 @@ def _of_another_major(cuda: CudaLibrary, library: Library, around: Surroundings)
 
 
 def _same_soname(soname: str, there: Iterable[str]) -> bool:
-    wanted = packages.as_compared(soname)
-    return any(each == wanted or each.startswith(f"{wanted}.") for each in map(packages.as_compared, there))
+    wanted = cuda_libraries.as_compared(soname)
+    return any(each == wanted or each.startswith(f"{wanted}.") for each in map(cuda_libraries.as_compared, there))
 
 
 def _search_path(library: Library) -> Iterator[str]:

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cuwheel.facts import packages, versions
+from cuwheel.facts import packages
 from cuwheel.facts.rows.packages import PackageProfile
-from cuwheel.support.patterns import lazy_pattern, matches_any
-from cuwheel.support.wording import file_name
+from cuwheel_core.facts import cuda_libraries, versions
+from cuwheel_core.support.patterns import lazy_pattern, matches_any
+from cuwheel_core.support.wording import file_name
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Library, PythonLoad, Survey
+    from cuwheel.device_code.contents import PythonLoad, Survey
     from cuwheel.machine.fleet import Machine
+    from cuwheel_core.device_code.libraries import Library
 
 # A part of a path that names one GPU: sm90/, _sm_100a.so.
 _FOR_ONE_GPU = lazy_pattern(r"(?<![A-Za-z])sm_?\d{2,3}[af]?(?![A-Za-z0-9])")
@@ -135,8 +137,8 @@ def _only_linked(loaded: frozenset[str], imported: frozenset[str], with_code: fr
 
 def is_bundled(path: str) -> bool:
     """Whether it is a library of others that lies in the package: CUDA's own, or what a repair took along."""
-    name = packages.plain_name(file_name(path))
-    return path.partition("/")[0].endswith(".libs") or packages.is_cuda_library(name)
+    name = cuda_libraries.plain_name(file_name(path))
+    return path.partition("/")[0].endswith(".libs") or cuda_libraries.is_cuda_library(name)
 
 
 def _main(survey: Survey, with_code: frozenset[str], certain: frozenset[str]) -> frozenset[str]:
@@ -209,7 +211,7 @@ def with_optional(load: Loading, paths: Iterable[str]) -> Loading:
 
 def _with_needed(survey: Survey, paths: Iterable[str]) -> frozenset[str]:
     """These libraries and those of the same target that they are linked with."""
-    inside = {packages.as_compared(file_name(each.path)): each for each in survey.libraries}
+    inside = {cuda_libraries.as_compared(file_name(each.path)): each for each in survey.libraries}
     inside |= {each.soname: each for each in survey.libraries if each.soname}
     by_path = {each.path: each for each in survey.libraries}
     found: set[str] = set()
@@ -218,7 +220,7 @@ def _with_needed(survey: Survey, paths: Iterable[str]) -> frozenset[str]:
         library = waiting.pop()
         if library.path not in found:
             found.add(library.path)
-            waiting += [inside[name] for name in map(packages.as_compared, library.needed) if name in inside]
+            waiting += [inside[name] for name in map(cuda_libraries.as_compared, library.needed) if name in inside]
     return frozenset(found)
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from cuwheel.errors import UnknownNameError
-from cuwheel.facts import toolkits, versions
+from cuwheel.facts import toolchain_parts
 from cuwheel.support import quoting
+from cuwheel_core.errors import UnknownNameError
+from cuwheel_core.facts import toolkits, versions
 
 if TYPE_CHECKING:
-    from cuwheel.facts.rows.common import OperatingSystem
-    from cuwheel.facts.rows.toolkits import Toolkit as ToolkitRow
     from cuwheel.machine.profile import Compiler, Gpu, MachineProfile, Toolkit
+    from cuwheel_core.facts.rows.common import OperatingSystem
+    from cuwheel_core.facts.rows.toolkits import Toolkit as ToolkitRow
 
 # The way to a compiler, in the order in which nvcc and CMake look; the last is nvcc's own default.
 _HOST_COMPILER_WAYS = ("NVCC_CCBIN", "CUDAHOSTCXX", "PATH: gcc", "PATH: g++")
@@ -45,7 +46,7 @@ def host_compiler(machine: MachineProfile, cuda: str) -> tuple[Compiler, str] | 
     """The one that nvcc of this release would use; on Windows, failing that, the newest, which build systems take."""
     windows = system(machine) == "windows"
     ways = WAYS_ON_WINDOWS if windows else _HOST_COMPILER_WAYS
-    for way in ways if toolkits.reads_ccbin(cuda) else ways[1:]:
+    for way in ways if toolchain_parts.reads_ccbin(cuda) else ways[1:]:
         for compiler in machine.compilers:
             if way in compiler.found_via:
                 return compiler, way

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.facts import packages, versions
-from cuwheel.verdicts import drivers, loading
+from cuwheel.facts import packages
+from cuwheel.verdicts import loading
 from cuwheel.verdicts.judge import Judge
 from cuwheel.verdicts.verdict import ORDER, worst_outcome
+from cuwheel_core.facts import versions
+from cuwheel_core.verdicts import drivers
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Survey, TorchExports
+    from cuwheel.device_code.contents import Survey, TorchExports
     from cuwheel.facts.rows.packages import PackageProfile
     from cuwheel.machine.fleet import Machine
-    from cuwheel.verdicts.predict import Outcome
+    from cuwheel_core.verdicts.predict import Outcome
 
 
 class Pin(Struct, frozen=True, kw_only=True):

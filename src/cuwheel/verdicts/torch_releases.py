@@ -6,15 +6,16 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from cuwheel.device_code.libraries import Survey, TorchExports
-from cuwheel.facts import torch, versions
+from cuwheel.device_code.contents import Survey, TorchExports
+from cuwheel.facts import torch
 from cuwheel.machine.fleet import Machine
 from cuwheel.support import limited
-from cuwheel.support.patterns import lazy_pattern
-from cuwheel.support.wording import runs
 from cuwheel.verdicts.loading import loading
 from cuwheel.wheel import requirements
-from cuwheel.wheel.metadata import normalised
+from cuwheel_core.facts import versions
+from cuwheel_core.support.patterns import lazy_pattern
+from cuwheel_core.support.wording import runs
+from cuwheel_core.wheel.metadata import normalised
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

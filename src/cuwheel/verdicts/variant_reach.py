@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.facts import gpus, versions
-from cuwheel.facts.arch import Capability
 from cuwheel.facts.tables import tables
 from cuwheel.machine import fleet
-from cuwheel.verdicts import drivers, wheel_tags
 from cuwheel.verdicts.judge import Judge
-from cuwheel.verdicts.predict import GOOD, Outcome
 from cuwheel.verdicts.variant_values import FAILING, Value, provider_cuda_versions, provider_values, variant_matches
+from cuwheel_core.facts import gpus, versions
+from cuwheel_core.facts.arch import Capability
+from cuwheel_core.verdicts import drivers
+from cuwheel_core.verdicts.predict import GOOD, Outcome
+from cuwheel_core.wheel import platforms
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Survey
+    from cuwheel.device_code.contents import Survey
     from cuwheel.machine.fleet import Machine
     from cuwheel.wheel.variant import Variant
 
@@ -49,7 +50,7 @@ class Claim(Struct, frozen=True, kw_only=True):
 def devices(survey: Survey) -> tuple[Capability, ...]:
     """The known capabilities that machines have which installers would put this wheel on."""
     where = (
-        [wheel_tags.platform_of(tag.rpartition("-")[2]) for tag in survey.distribution.tags]
+        [platforms.platform_of(tag.rpartition("-")[2]) for tag in survey.distribution.tags]
         if survey.distribution
         else []
     )
@@ -63,7 +64,7 @@ def devices(survey: Survey) -> tuple[Capability, ...]:
 def machine(survey: Survey, capability: Capability, cuda: str) -> Machine:
     """One whose driver shows its GPU: elsewhere an installer sees no GPU either."""
     found = replace(fleet.from_gpu(str(capability)), driver_cuda=cuda, gpu_seen=True)
-    where = wheel_tags.platform_of(survey.distribution.tags[0].rpartition("-")[2]) if survey.distribution else None
+    where = platforms.platform_of(survey.distribution.tags[0].rpartition("-")[2]) if survey.distribution else None
     if where is None or found.runs_l4t:
         return found
     return replace(found, os=where.os, cpu=where.cpu)

@@ -12,19 +12,20 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel.errors import UnknownNameError
-from cuwheel.facts import toolkits, versions
-from cuwheel.facts.arch import Capability
 from cuwheel.facts.tables import tables
-from cuwheel.support.finding import Finding, finding
-from cuwheel.support.patterns import lazy_pattern
-from cuwheel.verdicts import drivers
+from cuwheel.support.finding import finding
+from cuwheel_core.errors import UnknownNameError
+from cuwheel_core.facts import toolkits, versions
+from cuwheel_core.facts.arch import Capability
+from cuwheel_core.support.patterns import lazy_pattern
+from cuwheel_core.verdicts import drivers
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Survey
+    from cuwheel.device_code.contents import Survey
     from cuwheel.machine.fleet import Machine
-    from cuwheel.verdicts.predict import Outcome
     from cuwheel.wheel.variant import Property, Variant
+    from cuwheel_core.support.finding import Finding
+    from cuwheel_core.verdicts.predict import Outcome
 
 
 _VERSION = lazy_pattern(r"\d{1,4}(?:\.\d{1,4})?", re.ASCII)

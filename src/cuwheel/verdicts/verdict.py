@@ -10,13 +10,13 @@ from msgspec import Struct
 from cuwheel.errors import EXIT_UNKNOWN
 from cuwheel.machine.fleet import Machine
 from cuwheel.support.answer import Answer
-from cuwheel.support.finding import Finding
-from cuwheel.support.wording import file_name
-from cuwheel.verdicts.choice import CudaError
-from cuwheel.verdicts.predict import Containers, Outcome, Taken
+from cuwheel_core.support.finding import Finding
+from cuwheel_core.support.wording import file_name
+from cuwheel_core.verdicts.choice import CudaError
+from cuwheel_core.verdicts.predict import Containers, Outcome, Taken
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Survey
+    from cuwheel.device_code.contents import Survey
 
 
 # The best first. `unknown` is better than `fails` only where nothing is known to fail.

@@ -9,43 +9,33 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel.device_code.libraries import Library, Survey
-from cuwheel.facts import versions
+from cuwheel.device_code.contents import Survey
 from cuwheel.facts.tables import tables
 from cuwheel.machine import fleet
 from cuwheel.machine.fleet import Machine
 from cuwheel.support import limited
-from cuwheel.support.finding import Finding, Severity, finding
-from cuwheel.support.patterns import lazy_pattern
-from cuwheel.support.wording import first_few
+from cuwheel.support.finding import finding
 from cuwheel.verdicts.loading import is_loadable, loading
-from cuwheel.wheel.metadata import fields, plain_name
+from cuwheel_core.facts import versions
+from cuwheel_core.support import bounded
+from cuwheel_core.support.patterns import lazy_pattern
+from cuwheel_core.support.wording import first_few
+from cuwheel_core.wheel.metadata import fields, plain_name
+from cuwheel_core.wheel.platforms import WINDOWS_CPUS, platform_of
 
 if TYPE_CHECKING:
     from cuwheel.facts.rows.packages import ManylinuxPolicy
     from cuwheel.wheel.file import WheelFile  # noqa: TC004 - never decoded, and it takes long to import
+    from cuwheel_core.device_code.libraries import Library
+    from cuwheel_core.support.finding import Finding, Severity
 
 
 # Do a wheel's tags allow it on a machine: Python, ABI, operating system, processor, C library.
 
-# The glibc that the old names of manylinux stand for (PEP 600). packaging has the same, for its own use alone.
-LEGACY_MANYLINUX = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}
 _USUAL_GLIBC = "2.28"  # of manylinux_2_28, which current wheels are for
-_OLDEST_MANYLINUX = 5  # minor of glibc 2
-_MANYLINUX = lazy_pattern(r"manylinux_(\d+)_(\d+)_(.+)", re.ASCII)
 _INTERPRETER = lazy_pattern(r"(cp|py|pp)(\d)(\d*)", re.ASCII)
 _NO_GIL = " without the GIL"
 _SYSTEM_NAMES = {"linux": "Linux", "windows": "Windows"}
-_OTHER_SYSTEMS = {"macosx": "macOS", "ios": "iOS", "android": "Android", "musllinux": "Linux with musl"}  # without CUDA
-WINDOWS_CPUS = {"win_amd64": "x86_64", "win_arm64": "aarch64", "win32": "i686"}
-
-
-def linux_platforms(cpu: str, newest: int) -> Iterator[str]:
-    """What an installer takes where glibc is 2.`newest`, the best first; also by their old names."""
-    for minor in range(newest, _OLDEST_MANYLINUX - 1, -1):
-        yield f"manylinux_2_{minor}_{cpu}"
-        yield from (f"{name}_{cpu}" for name, glibc in LEGACY_MANYLINUX.items() if glibc == f"2.{minor}")
-    yield f"linux_{cpu}"
 
 
 def platform_to_ask_for(machine: Machine) -> str:
@@ -65,12 +55,6 @@ def place_to_ask_for(machines: Iterable[Machine]) -> tuple[str | None, str | Non
     python = pythons.pop() if len(pythons) == 1 else None
     own = f"{sys.version_info.major}.{sys.version_info.minor}"
     return platform_to_ask_for(placed[0]) if strange else None, None if python == own else python
-
-
-class Platform(Struct, frozen=True, kw_only=True):
-    os: str | None = None
-    cpu: str | None = None
-    glibc: str | None = None
 
 
 class Fit(Struct, frozen=True, kw_only=True):
@@ -112,19 +96,6 @@ def _fit(tag: str, machine: Machine) -> Fit:
     return Fit(tag=tag, problems=tuple(problems), conditions=tuple(conditions))
 
 
-def platform_of(platform: str) -> Platform:
-    if platform in WINDOWS_CPUS:
-        return Platform(os="windows", cpu=WINDOWS_CPUS[platform])
-    if match := _MANYLINUX.fullmatch(platform):
-        return Platform(os="linux", cpu=match[3], glibc=f"{match[1]}.{match[2]}")
-    name, _, cpu = platform.partition("_")
-    if name in LEGACY_MANYLINUX:
-        return Platform(os="linux", cpu=cpu, glibc=LEGACY_MANYLINUX[name])
-    if name in _OTHER_SYSTEMS:
-        return Platform(os=_OTHER_SYSTEMS[name])
-    return Platform(os="linux", cpu=cpu) if name == "linux" else Platform()
-
-
 def _differs(what: str, has: str | None, wants: str | None) -> str | None:
     return f"{what} is {has}, not {wants}" if has and wants and has != wants else None
 
@@ -143,8 +114,8 @@ def _python_problem(python: str, abi: str, machine: Machine) -> str | None:
     if (problem := _gil_problem(python, abi, machine)) is not None:
         return problem
     newer_too = abi == "abi3" or match[1] == "py"
-    same = versions.minor(has) == wanted if "." in wanted else versions.major(has) == limited.digits(wanted)
-    if same or (newer_too and versions.major(has) == limited.digits(match[2]) and versions.at_least(has, wanted)):
+    same = versions.minor(has) == wanted if "." in wanted else versions.major(has) == bounded.digits(wanted)
+    if same or (newer_too and versions.major(has) == bounded.digits(match[2]) and versions.at_least(has, wanted)):
         return None
     words = _python_words(python, abi) or wanted
     return f"Python is {versions.minor(has)}, not {words.removeprefix('Python ')}"

@@ -14,15 +14,16 @@ from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
-from cuwheel.errors import MalformedError, UsageError
+from cuwheel.errors import UsageError
 from cuwheel.support import files, limited
 from cuwheel.wheel import record
 from cuwheel.wheel.file import DATA, INFO, WheelFile
 from cuwheel.wheel.zip_writer import Traits, ZipWriter
+from cuwheel_core.errors import MalformedError
 
 if TYPE_CHECKING:
-    from cuwheel.wheel.metadata import WheelName
     from cuwheel.wheel.record import Digest
+    from cuwheel_core.wheel.metadata import WheelName
 
 
 # METADATA and WHEEL with other values of some fields, and not one other byte changed.

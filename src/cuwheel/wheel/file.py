@@ -11,18 +11,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from cuwheel.errors import MalformedError, UsageError
+from cuwheel.errors import UsageError
 from cuwheel.support import log
-from cuwheel.wheel import metadata, record
-from cuwheel.wheel.metadata import Distribution, WheelName, plain_name, record_rows
-from cuwheel.wheel.zip_reader import Member, ZipReader
+from cuwheel.wheel import record
+from cuwheel_core.errors import MalformedError
+from cuwheel_core.wheel import metadata
+from cuwheel_core.wheel.metadata import Distribution, WheelName, plain_name, record_rows
+from cuwheel_core.wheel.zip_reader import Member, ZipReader
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from cuwheel.support.buffer import Buffer
-    from cuwheel.support.finding import Finding
     from cuwheel.wheel.record import Digest
+    from cuwheel_core.support.buffer import Buffer
+    from cuwheel_core.support.finding import Finding
 
 
 # The files of a wheel against the hashes that its RECORD has of them. Nothing is unpacked to disk.

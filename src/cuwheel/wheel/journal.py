@@ -19,15 +19,14 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
-from cuwheel.errors import MalformedError, UnreadableError
-from cuwheel.support import confined, limited, system_calls
+from cuwheel.support import confined, system_calls
 from cuwheel.support.confined import Tree
 from cuwheel.support.files import errors_of, sync_file, sync_folder
-from cuwheel.support.finding import Finding, finding
+from cuwheel.support.finding import finding
 from cuwheel.wheel.journal_file import (
     ASIDE,
     FILE_NAME,
@@ -47,6 +46,11 @@ from cuwheel.wheel.journal_file import (
     within,
 )
 from cuwheel.wheel.record import Digest, digest_of
+from cuwheel_core.errors import MalformedError, UnreadableError
+from cuwheel_core.support import bounded, opening
+
+if TYPE_CHECKING:
+    from cuwheel_core.support.finding import Finding
 
 _LIBRARY = (b"\x7fELF", b"MZ")
 _SMALL = 1 << 20
@@ -112,7 +116,7 @@ class Changes:
             sync_file(staged)
             after = replace(_state(staged.stat()), sha256=digest.sha256)
         return Step(
-            number=limited.digits(staged.name), action=action, path=self._name(path), before=before, after=after
+            number=bounded.digits(staged.name), action=action, path=self._name(path), before=before, after=after
         )
 
     def _add(self, step: Step) -> None:
@@ -329,7 +333,7 @@ def _copy(tree: Tree, path: str, to: str, *, whole: bool = True) -> None:
         made = tree.open(to, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         with os.fdopen(made, "wb", buffering=0) as copy:
             if not system_calls.clone(source, made):
-                large = status.st_size > _SMALL and system_calls.read_at(source, 4, 0).startswith(_LIBRARY)
+                large = status.st_size > _SMALL and opening.read_at(source, 4, 0).startswith(_LIBRARY)
                 if large and not whole:
                     tree.unlink(to)
                     return

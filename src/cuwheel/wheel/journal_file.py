@@ -18,9 +18,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
-from cuwheel.support import codec, confined, files, limited, system_calls
+from cuwheel.errors import NewerSchemaError
+from cuwheel.support import codec, confined, files, system_calls
 from cuwheel.support.files import sync_folder
+from cuwheel_core.errors import MalformedError, UnreadableError
+from cuwheel_core.support import bounded
 
 SCHEMA = "cuwheel.journal/3"
 FOLDER = ".cuwheel"
@@ -282,7 +284,7 @@ def folders(root: Path, verb: Verb) -> list[Path]:
     place = folder_of(root, verb)
     if not confined.must_be_a_folder(root / FOLDER) or not confined.must_be_a_folder(place):
         return []
-    found = [(limited.digits(match[1]), each) for each in place.iterdir() if (match := _RUN.fullmatch(each.name))]
+    found = [(bounded.digits(match[1]), each) for each in place.iterdir() if (match := _RUN.fullmatch(each.name))]
     for _, folder in found:
         for part in (folder, *(folder / each for each in _PARTS)):
             confined.must_be_a_folder(part)
@@ -297,7 +299,7 @@ def journals(root: Path, verb: Verb = "slim") -> list[tuple[Path, Journal]]:
 def new_folder(root: Path, verb: Verb) -> Path:
     """The path of a new journal; for an install one with a name that no wheel can know, and bring files for."""
     there = folders(root, verb)
-    number = limited.digits(there[-1].name.partition("-")[0]) + 1 if there else 1
+    number = bounded.digits(there[-1].name.partition("-")[0]) + 1 if there else 1
     return folder_of(root, verb) / (f"{number:04}" + (f"-{secrets.token_hex(8)}" if verb == "install" else ""))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from cuwheel.support import files
-from cuwheel.wheel.metadata import record_rows
+from cuwheel_core.wheel.metadata import record_rows
 
 SIGNATURES = ("RECORD.jws", "RECORD.p7s")
 

@@ -10,7 +10,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from cuwheel.support import limited
-from cuwheel.wheel import metadata
+from cuwheel_core.wheel import metadata
 
 # What conditions ask for, of the systems that CUDA is made for.
 SYSTEMS: Mapping[str, Mapping[str, str]] = {

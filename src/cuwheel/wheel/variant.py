@@ -13,14 +13,14 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cuwheel.errors import MalformedError
 from cuwheel.facts.tables import tables
 from cuwheel.support import codec
-from cuwheel.support.patterns import lazy_pattern
+from cuwheel_core.errors import MalformedError
+from cuwheel_core.support.patterns import lazy_pattern
 
 if TYPE_CHECKING:
     from cuwheel.wheel.file import WheelFile
-    from cuwheel.wheel.metadata import WheelName
+    from cuwheel_core.wheel.metadata import WheelName
 
 FILE = "variant.json"
 NULL = "null"  # the label of a variant for every machine

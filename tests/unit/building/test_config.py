@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from cuwheel.building import config
-from cuwheel.errors import ConfigurationError, UnreadableError, UsageError
+from cuwheel.errors import ConfigurationError, UsageError
+from cuwheel_core.errors import UnreadableError
 
 if TYPE_CHECKING:
     from pathlib import Path

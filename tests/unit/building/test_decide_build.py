@@ -15,9 +15,10 @@ from cuwheel.building.jobs import job_answer
 from cuwheel.building.request import BuildRequest
 from cuwheel.building.values import JobResult
 from cuwheel.diagnosis import failures
-from cuwheel.errors import CuwheelError, MalformedError, UnavailableError, UnreadableError, UsageError
+from cuwheel.errors import UnavailableError, UsageError
 from cuwheel.network.venvs import Python
 from cuwheel.toolchains import provide
+from cuwheel_core.errors import CuwheelError, MalformedError, UnreadableError
 from tests.fixtures import systems
 from tests.unit.building import jobs_world as world
 

@@ -9,7 +9,7 @@ import pytest
 from cuwheel.building import gate, gate_units
 from cuwheel.building.values import GateRequest
 from cuwheel.device_code.survey import survey
-from cuwheel.facts.arch import Arch
+from cuwheel_core.facts.arch import Arch
 from tests.fixtures import systems
 from tests.unit.building.wheels import BIN, call, found, judge, record, rules, wheel
 from tests.unit.device_code import build

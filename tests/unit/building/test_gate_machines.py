@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel.building import gate, job_run
-from cuwheel.device_code.libraries import Platform
 from cuwheel.machine.fleet import Machine, machines_named
+from cuwheel_core.device_code.libraries import Platform
 from tests.unit.building.wheels import found, judge, rules, wheel
 from tests.unit.verdicts.subjects import library, survey
 

@@ -9,11 +9,11 @@ from cuwheel.building import jobs, workspace
 from cuwheel.building.tables import BACKENDS, Backend, Table
 from cuwheel.building.values import Built, Project
 from cuwheel.errors import UsageError
-from cuwheel.facts import spellings, toolkits
-from cuwheel.facts.arch import Arch
+from cuwheel.facts import spellings, toolchain_parts
 from cuwheel.machine import system
 from cuwheel.support import files
 from cuwheel.toolchains.store import Store
+from cuwheel_core.facts.arch import Arch
 from tests.unit.building import jobs_world as world
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def spelling(name: str) -> str:
-    return toolkits.find_cmake_spelling(name).since
+    return toolchain_parts.find_cmake_spelling(name).since
 
 
 @pytest.fixture(autouse=True)

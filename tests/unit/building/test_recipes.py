@@ -8,7 +8,7 @@ import pytest
 
 from cuwheel.building import config, recipes
 from cuwheel.building.recipes import Recipe, Trial
-from cuwheel.errors import FactsError
+from cuwheel_core.errors import FactsError
 
 if TYPE_CHECKING:
     from pathlib import Path

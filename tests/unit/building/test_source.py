@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel.building import sources
-from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
+from cuwheel.errors import UsageError
+from cuwheel_core.errors import CuwheelError, MalformedError, UnreadableError
 from tests.fixtures import systems
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import pytest
 
 from cuwheel.building.environment import torch_release
 from cuwheel.facts import torch
-from cuwheel.facts.arch import Arch
 from cuwheel.verdicts.planning import plans
 from cuwheel.verdicts.planning.plan import PlanOptions
+from cuwheel_core.facts.arch import Arch
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ from cuwheel.building.recording.calls import Call, Record
 from cuwheel.building.tables import GateTable
 from cuwheel.building.values import GateRequest, GateResult
 from cuwheel.device_code.survey import survey
-from cuwheel.facts.arch import Arch
+from cuwheel_core.facts.arch import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cuwheel.support.finding import Finding
+    from cuwheel_core.support.finding import Finding
 
 BIN = Path(__file__).parents[2] / "fixtures" / "bin"
 TAG = "py3-none-linux_x86_64"

@@ -9,8 +9,8 @@ import pytest
 from msgspec import Struct
 
 from cuwheel.changes import in_place
-from cuwheel.errors import UnreadableError
 from cuwheel.wheel import journal_file
+from cuwheel_core.errors import UnreadableError
 from tests.unit.changes.slim.packages import fixture
 
 if TYPE_CHECKING:

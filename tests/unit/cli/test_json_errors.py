@@ -17,6 +17,7 @@ from cuwheel import api, errors
 from cuwheel.cli import frame, main, streams
 from cuwheel.report.answer import SCHEMAS, Error
 from cuwheel.support.answer import Answer
+from cuwheel_core import errors as core_errors
 from tests.fixtures.verbs import CALLED, ROWS
 
 COMMANDS = [list(each.words) for each in CALLED.values()]
@@ -75,25 +76,33 @@ def test_an_option_of_the_command_that_is_run_is_not_ours(words: list[str], caps
 
 
 def _examples() -> list[BaseException]:
-    made: dict[type[errors.CuwheelError], tuple[Any, ...]] = {
+    made: dict[type[core_errors.CuwheelError], tuple[Any, ...]] = {
         errors.ConfigurationError: ("a.toml", ["no", "never"]),
-        errors.UnknownNameError: ("GPU", "h10"),
+        core_errors.UnknownNameError: ("GPU", "h10"),
         errors.NotInstalledError: ("torch", "/venv"),
-        errors.AmbiguousNameError: ("GPU", "6000", ["A", "B"]),
-        errors.UnreadableError: ("a.so", "is gone"),
-        errors.MalformedError: ("a.so", "is no ELF file"),
+        core_errors.AmbiguousNameError: ("GPU", "6000", ["A", "B"]),
+        core_errors.UnreadableError: ("a.so", "is gone"),
+        core_errors.MalformedError: ("a.so", "is no ELF file"),
         errors.NewerSchemaError: ("a.json", "cuwheel.machine/2", "cuwheel.machine/1"),
         errors.ToolError: (["nvcc"], "failed", "line\nlast"),
         errors.NotStartedError: (["make"], "was not found"),
         errors.ToolTimeoutError: (["nvcc"], 3.0),
         errors.NetworkError: ("https://user:hunter22@example.com/simple", "403"),
-        errors.FactsError: (["one", "two"],),
-        errors.UnsafeWheelError: ("a.whl", ["../x"]),
+        core_errors.FactsError: (["one", "two"],),
+        core_errors.UnsafeWheelError: ("a.whl", ["../x"]),
         errors.MissingExtraError: (["uv"], "building", "build"),
     }
-    kinds = [each for each in vars(errors).values() if inspect.isclass(each) and issubclass(each, errors.CuwheelError)]
+    kinds = [
+        each
+        for each in {**vars(core_errors), **vars(errors)}.values()
+        if inspect.isclass(each) and issubclass(each, core_errors.CuwheelError)
+    ]
     return [
-        *(kind(*made.get(kind, ("it went wrong", "try again"))) for kind in kinds if kind is not errors.CuwheelError),
+        *(
+            kind(*made.get(kind, ("it went wrong", "try again")))
+            for kind in kinds
+            if kind is not core_errors.CuwheelError
+        ),
         OSError(28, "No space left on device", "out.json"),
         ZeroDivisionError("oh"),
         KeyboardInterrupt(),
@@ -109,7 +118,7 @@ def test_every_class_of_error_is_told_as_an_object(
 
     monkeypatch.setattr(api, "gpus", broken)
     told = _told(["lookup", "gpu", "--json"], capsys)
-    if isinstance(error, errors.CuwheelError):
+    if isinstance(error, core_errors.CuwheelError):
         assert (told["error"], told["status"]) == (type(error).__name__, error.exit_code)
         assert getattr(cuwheel, told["error"]) is type(error)
     else:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from cuwheel.clusters import service
-from cuwheel.errors import MalformedError, UnreadableError, UsageError
+from cuwheel.errors import UsageError
 from cuwheel.network import cluster_access
+from cuwheel_core.errors import MalformedError, UnreadableError
 
 
 @pytest.mark.parametrize(

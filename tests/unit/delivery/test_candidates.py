@@ -9,10 +9,11 @@ from packaging.version import Version
 
 from cuwheel.delivery import candidates
 from cuwheel.delivery.candidates import Candidate, IndexFile, Places
-from cuwheel.errors import UnknownNameError, UnreadableError, UsageError
+from cuwheel.errors import UsageError
 from cuwheel.network import client, resolver, settings
 from cuwheel.support.process import Completed
-from cuwheel.wheel.metadata import WheelName
+from cuwheel_core.errors import UnknownNameError, UnreadableError
+from cuwheel_core.wheel.metadata import WheelName
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

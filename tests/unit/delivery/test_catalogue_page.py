@@ -9,7 +9,7 @@ import pytest
 
 import cuwheel
 from cuwheel import api
-from cuwheel.errors import CuwheelError, MalformedError
+from cuwheel_core.errors import CuwheelError, MalformedError
 from tests.unit.delivery.published import catalogue_of, cuda_wheel, state, wheel
 
 if TYPE_CHECKING:

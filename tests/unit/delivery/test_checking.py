@@ -12,8 +12,8 @@ import cuwheel
 from cuwheel import api
 from cuwheel.cli import main
 from cuwheel.delivery.index_folder import JOURNAL, Journal
-from cuwheel.errors import UnreadableError
 from cuwheel.support import codec
+from cuwheel_core.errors import UnreadableError
 from tests.unit.delivery.published import cuda_wheel, wheel
 
 if TYPE_CHECKING:

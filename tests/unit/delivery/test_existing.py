@@ -9,7 +9,8 @@ import pytest
 
 import cuwheel
 from cuwheel import api
-from cuwheel.errors import CuwheelError, UsageError
+from cuwheel.errors import UsageError
+from cuwheel_core.errors import CuwheelError
 from tests.unit.delivery import published
 from tests.unit.delivery.published import cuda_wheel, wheel
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from cuwheel.delivery import candidates
-from cuwheel.errors import MalformedError, NewerSchemaError
+from cuwheel.errors import NewerSchemaError
+from cuwheel_core.errors import MalformedError
 
 JSON = "application/vnd.pypi.simple.v1+json"
 PAGE = "https://index.test/simple/demo/"

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from cuwheel.delivery.lock_files import InstallLock, LockPart, write_locks
-from cuwheel.errors import UnreadableError
+from cuwheel_core.errors import UnreadableError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,8 @@ import cuwheel
 from cuwheel import api
 from cuwheel.changes.stamp import variants
 from cuwheel.delivery import transaction
-from cuwheel.errors import MalformedError
 from cuwheel.wheel import variant
+from cuwheel_core.errors import MalformedError
 from tests.fixtures.variant_wheels import TAG, labelled, plain, says
 from tests.unit.delivery.published import names, page, state
 

@@ -12,9 +12,10 @@ import pytest
 import cuwheel
 from cuwheel.delivery import transaction
 from cuwheel.delivery.request import PublishRequest
-from cuwheel.errors import MalformedError, NewerSchemaError, UnknownNameError, UnreadableError, UsageError
+from cuwheel.errors import NewerSchemaError, UsageError
 from cuwheel.report import terminal
 from cuwheel.report.answer import document_of
+from cuwheel_core.errors import MalformedError, UnknownNameError, UnreadableError
 from tests.fixtures import systems
 from tests.unit.delivery import published
 from tests.unit.delivery.published import cuda_wheel, names, page, state, wheel

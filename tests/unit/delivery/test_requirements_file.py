@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.delivery import requirements_file
-from cuwheel.errors import ConfigurationError, UnreadableError
+from cuwheel.errors import ConfigurationError
 from cuwheel.support import files
+from cuwheel_core.errors import UnreadableError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,8 @@ import pytest
 
 from cuwheel.delivery import simple_api
 from cuwheel.delivery.simple_api import Hashes, ListedProject, Project, ProjectList, PublishedFile
-from cuwheel.errors import MalformedError, NewerSchemaError
+from cuwheel.errors import NewerSchemaError
+from cuwheel_core.errors import MalformedError
 
 FILE = PublishedFile(
     filename="foo-1.0-py3-none-any.whl",

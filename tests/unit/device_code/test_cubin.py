@@ -8,13 +8,13 @@ import lz4.block
 import pytest
 import zstandard
 
-from cuwheel.device_code import cubin, fatbin
-from cuwheel.errors import MalformedError
-from cuwheel.support.buffer import MemoryBuffer
+from cuwheel_core.device_code import cubin, fatbin
+from cuwheel_core.errors import MalformedError
+from cuwheel_core.support.buffer import MemoryBuffer
 from tests.unit.device_code import build
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Compression
+    from cuwheel_core.device_code.libraries import Compression
 
 
 def test_kernels_and_what_they_need() -> None:

@@ -4,9 +4,9 @@ import struct
 
 import pytest
 
-from cuwheel.device_code import dynamic, elf
-from cuwheel.errors import MalformedError
-from cuwheel.support.buffer import MemoryBuffer
+from cuwheel_core.device_code import dynamic, elf
+from cuwheel_core.errors import MalformedError
+from cuwheel_core.support.buffer import MemoryBuffer
 from tests.unit.device_code import build
 
 

@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
-from cuwheel.device_code.fatbin import Walk
-from cuwheel.support.buffer import MemoryBuffer
+from cuwheel_core.device_code.fatbin import Walk
+from cuwheel_core.support.buffer import MemoryBuffer
 from tests.unit.device_code import build
 
 
@@ -115,6 +115,6 @@ def test_the_isa_is_the_one_in_the_text(flags: int, stated: bytes, isa: str) -> 
 
 
 def test_headers_are_believed_where_there_is_too_much_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cuwheel.device_code.fatbin._MOST_TEXTS", 1)
+    monkeypatch.setattr("cuwheel_core.device_code.fatbin._MOST_TEXTS", 1)
     one = build.entry(build.PTX, 90, PTX_TEXT % b"8.4", isa=(9, 0))
     assert [row.ptx_isa for row in walked(build.container(one, one)).device_code()] == ["8.4", "9.0"]

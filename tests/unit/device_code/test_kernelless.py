@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.device_code import library, registration
-from cuwheel.support.buffer import MemoryBuffer
+from cuwheel_core.device_code import library, registration
+from cuwheel_core.support.buffer import MemoryBuffer
 from tests.unit.device_code import build
 
 if TYPE_CHECKING:
     import pytest
 
-    from cuwheel.device_code.fatbin import RawEntry, Walk
-    from cuwheel.device_code.libraries import DeviceCode, Symbols
+    from cuwheel_core.device_code.fatbin import RawEntry, Walk
+    from cuwheel_core.device_code.libraries import DeviceCode, Symbols
 
 KERNEL = {"mark": (8, 0, 0)}
 NO_PTX = b".version 9.0\n.target sm_75\n.address_size 64\n.visible .global .align 4 .u32 counter;\n"

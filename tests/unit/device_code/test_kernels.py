@@ -9,7 +9,7 @@ from cuwheel.device_code.compare import compare
 from cuwheel.device_code.demangle import demangled
 from cuwheel.device_code.kernels import kernels
 from cuwheel.device_code.survey import survey
-from cuwheel.facts.arch import Arch
+from cuwheel_core.facts.arch import Arch
 from tests.unit.device_code import build
 
 if TYPE_CHECKING:

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.device_code import library
-from cuwheel.errors import MalformedError
-from cuwheel.support.buffer import MemoryBuffer
+from cuwheel_core.device_code import library
+from cuwheel_core.errors import MalformedError
+from cuwheel_core.support.buffer import MemoryBuffer
 from tests.unit.device_code import build
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Library
+    from cuwheel_core.device_code.libraries import Library
 
 CODE = build.cubin({"kernel": (32, 16, 1024)}, sm=90)
 ONE = build.container(build.entry(build.CUBIN, 90, CODE))

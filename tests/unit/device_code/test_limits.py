@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.device_code import library
-from cuwheel.support.buffer import MemoryBuffer
+from cuwheel_core.device_code import library
+from cuwheel_core.support.buffer import MemoryBuffer
 from tests.unit.device_code import build
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Library
+    from cuwheel_core.device_code.libraries import Library
 
 SMALL = build.container(build.entry(build.PTX, 75, b".version 8.4\n", isa=(8, 4)))
 
@@ -106,7 +106,7 @@ def test_a_limit_that_is_met_is_told(
     monkeypatch: pytest.MonkeyPatch, limit: str, value: int, file: build.Elf, told: str
 ) -> None:
     assert limits_told(read(file)) == []
-    monkeypatch.setattr(f"cuwheel.device_code.{limit}", value)
+    monkeypatch.setattr(f"cuwheel_core.device_code.{limit}", value)
     (message,) = limits_told(read(file))
     assert told in message
 

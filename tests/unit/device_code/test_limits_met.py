@@ -9,8 +9,8 @@ from cuwheel.building import gate_units
 from cuwheel.building.recording import recorder, sccache
 from cuwheel.building.recording.calls import parse_phases
 from cuwheel.changes.repair import contents as repair_contents
-from cuwheel.device_code import limits, registration
 from cuwheel.proving import checks, kit, libraries, stub
+from cuwheel_core.device_code import limits, registration
 from tests.unit.verdicts.libraries import library
 from tests.unit.verdicts.planning.test_sizes import survey
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from cuwheel.support.finding import Finding
+    from cuwheel_core.support.finding import Finding
 
 
 def only(found: list[Finding]) -> str:
@@ -89,7 +89,7 @@ def test_archives_that_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_containers_that_are_searched_for_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registration, "_ENTRIES_SEARCHED", 1)
     monkeypatch.setattr(
-        "cuwheel.device_code.registration.names_in_entry", lambda *_: Mock(kernels=(), variables=(), managed=())
+        "cuwheel_core.device_code.registration.names_in_entry", lambda *_: Mock(kernels=(), variables=(), managed=())
     )
     entry = Mock(real=1, row=0)
     reader = registration._KernelSearch(Mock(), [Mock(kind="cubin")], Mock())

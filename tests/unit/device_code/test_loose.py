@@ -7,8 +7,8 @@ import struct
 import pytest
 import zstandard
 
-from cuwheel.device_code import fatbin, library, loose
-from cuwheel.support.buffer import MemoryBuffer
+from cuwheel_core.device_code import fatbin, library, loose
+from cuwheel_core.support.buffer import MemoryBuffer
 
 HEAD = struct.pack("<16sHHIQQQI", b"\x7fELF\2\1\1\x41\x08", 2, 190, 1, 0, 0, 0, 0x6007802)
 BODY = HEAD + bytes(range(256)) * 900

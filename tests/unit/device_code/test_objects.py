@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import struct
 
-from cuwheel.device_code import cubin, library
-from cuwheel.device_code.libraries import Container, Symbols
-from cuwheel.support.buffer import MemoryBuffer
+from cuwheel_core.device_code import cubin, library
+from cuwheel_core.device_code.libraries import Container, Symbols
+from cuwheel_core.support.buffer import MemoryBuffer
 from tests.unit.device_code import build
 
 PTX = b"""

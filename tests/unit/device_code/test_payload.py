@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuwheel.changes.binaries import payloads
-from cuwheel.device_code import fatbin
-from cuwheel.device_code.libraries import Compression
-from cuwheel.errors import MalformedError
-from cuwheel.support.buffer import MemoryBuffer
+from cuwheel_core.device_code import fatbin
+from cuwheel_core.device_code.libraries import Compression
+from cuwheel_core.errors import MalformedError
+from cuwheel_core.support.buffer import MemoryBuffer
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

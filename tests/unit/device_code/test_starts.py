@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.device_code import elf, library, starts
-from cuwheel.device_code.fatbin import CONTAINER
-from cuwheel.device_code.libraries import READ_IN_PART
+from cuwheel.device_code import starts
 from cuwheel.device_code.survey import Sparing, survey_wheel
-from cuwheel.support.buffer import MemoryBuffer
 from cuwheel.wheel.file import WheelFile
+from cuwheel_core.device_code import elf, library
+from cuwheel_core.device_code.fatbin import CONTAINER
+from cuwheel_core.device_code.libraries import READ_IN_PART
+from cuwheel_core.support.buffer import MemoryBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.device_code.libraries import Library
-    from cuwheel.device_code.source import Item
-    from cuwheel.wheel.metadata import Distribution
+    from cuwheel_core.device_code.items import Item
+    from cuwheel_core.device_code.libraries import Library
+    from cuwheel_core.wheel.metadata import Distribution
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "bin"
 NAMES = ["many-130.so", "plain-130.so", "plain-124.so", "windows-130.dll", "aarch64-130.so", "rdc-130.so"]

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.device_code import source
-from cuwheel.device_code.loose import HeaderCapture
 from cuwheel.device_code.survey import survey
-from cuwheel.errors import MalformedError, UnknownNameError, UnreadableError, UnsafeWheelError
-from cuwheel.support.buffer import MemoryBuffer
-from cuwheel.wheel import metadata, zip_reader
+from cuwheel_core.device_code.loose import HeaderCapture
+from cuwheel_core.errors import MalformedError, UnknownNameError, UnreadableError, UnsafeWheelError
+from cuwheel_core.support.buffer import MemoryBuffer
+from cuwheel_core.wheel import metadata, zip_reader
 from tests.unit.device_code import build
 
 if TYPE_CHECKING:

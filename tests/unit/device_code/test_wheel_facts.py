@@ -13,12 +13,13 @@ import cuwheel
 from cuwheel.device_code import wheel_facts
 from cuwheel.device_code.description import Description, Tools, encoded
 from cuwheel.device_code.survey import survey
-from cuwheel.errors import MalformedError, NewerSchemaError, UsageError
-from cuwheel.facts import gpus
-from cuwheel.facts.arch import Capability
+from cuwheel.errors import NewerSchemaError, UsageError
 from cuwheel.machine.fleet import Machine, Refinement
 from cuwheel.verdicts import judge
 from cuwheel.wheel.file import WheelFile
+from cuwheel_core.errors import MalformedError
+from cuwheel_core.facts import gpus
+from cuwheel_core.facts.arch import Capability
 from tests.fixtures.small_wheel import Wheel
 from tests.fixtures.variant_wheels import labelled, says
 from tests.unit.device_code import build

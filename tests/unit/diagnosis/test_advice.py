@@ -25,7 +25,8 @@ from tests.unit.changes.slim.packages import fixture, make_wheel
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.support.finding import Cause, Fix
+    from cuwheel.support.cause import Cause
+    from cuwheel_core.support.finding import Fix
 
 SYMBOL = "RuntimeError: CUDA error: named symbol not found\nbitsandbytes/csrc/ops.cu\n"
 

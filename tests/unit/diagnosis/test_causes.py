@@ -15,8 +15,8 @@ from cuwheel.diagnosis.explain import explain
 from cuwheel.diagnosis.known import CONCLUDED, CONDITIONS
 from cuwheel.diagnosis.pattern import fold
 from cuwheel.diagnosis.rows import Example
-from cuwheel.errors import FactsError
 from cuwheel.support import codec
+from cuwheel_core.errors import FactsError
 
 KNOWLEDGE = causes.knowledge()
 FACTS = frozenset(CONDITIONS)

@@ -9,8 +9,8 @@ import pytest
 from cuwheel.diagnosis import known
 from cuwheel.diagnosis.explain import commands_in, explain
 from cuwheel.diagnosis.text import parse
-from cuwheel.verdicts.choice import NO_KERNEL_IMAGE
 from cuwheel.verdicts.verdict import Verdict
+from cuwheel_core.verdicts.choice import NO_KERNEL_IMAGE
 from tests.unit.verdicts.machines import MACHINES
 
 if TYPE_CHECKING:

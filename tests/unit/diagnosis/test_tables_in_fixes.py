@@ -14,7 +14,7 @@ from cuwheel.verdicts.machine_rules import examine
 from tests.unit.verdicts.machines import MACHINES
 
 if TYPE_CHECKING:
-    from cuwheel.support.finding import Fix
+    from cuwheel_core.support.finding import Fix
 
 NOT_FOUND = "cannot open shared object file: No such file or directory"
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from cuwheel.diagnosis import told
 from cuwheel.diagnosis.explain import explain
 from cuwheel.diagnosis.text import parse
-from cuwheel.facts import versions
+from cuwheel_core.facts import versions
 from tests.unit.verdicts.machines import MACHINES
 
 ACCOUNTS = {

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from cuwheel.facts.arch import Arch, Capability
 from cuwheel.support import codec
+from cuwheel_core.facts.arch import Arch, Capability
 
 
 class Pair(Struct, frozen=True, kw_only=True):

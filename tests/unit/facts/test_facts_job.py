@@ -9,7 +9,7 @@ from facts import libraries, messages, names, packages
 from facts.index import Wheel
 from packaging.version import Version
 
-from cuwheel.facts.tables import tables
+from cuwheel_core.facts.tables import tables
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuwheel.errors import AmbiguousNameError, UnknownNameError
-from cuwheel.facts import gpus
-from cuwheel.facts.arch import Capability
-from cuwheel.facts.tables import tables
+from cuwheel_core.errors import AmbiguousNameError, UnknownNameError
+from cuwheel_core.facts import gpus
+from cuwheel_core.facts.arch import Capability
+from cuwheel_core.facts.tables import tables
 
 pytestmark = pytest.mark.unit
 

@@ -8,52 +8,58 @@ from typing import TYPE_CHECKING
 import pytest
 from facts import consistency
 
-from cuwheel.errors import FactsError
-from cuwheel.facts import tables, versions
+from cuwheel.facts import tables
+from cuwheel_core.errors import FactsError
+from cuwheel_core.facts import tables as core_tables
+from cuwheel_core.facts import versions
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.unit
+_FOLDERS = (tables.DATA, core_tables.DATA)
+_FILES = tuple(path for folder in _FOLDERS for path in folder.glob("*.toml"))
 
 
 def test_the_tables_that_ship_are_consistent() -> None:
-    assert consistency.problems(tables.DATA) == ()
+    assert consistency.problems(*_FOLDERS) == ()
 
 
 def test_every_table_that_ships_is_checked_and_can_be_read() -> None:
     checked = {name.removesuffix(".toml") for name in consistency.TABLES}
-    assert {path.stem for path in tables.DATA.glob("*.toml")} == checked
-    for name in checked:
-        assert type(getattr(tables.tables(), name)) is consistency.TABLES[f"{name}.toml"][0]
+    assert {path.stem for path in _FILES} == checked
+    for path in _FILES:
+        made = tables.tables() if path.parent == tables.DATA else core_tables.tables()
+        assert type(getattr(made, path.stem)) is consistency.TABLES[path.name][0]
 
 
-def test_reading_a_table_checks_no_other_and_its_shape_alone(copy: Path) -> None:
-    _edit(copy / "gpus.toml", ('"DGX Spark" = "GB10"', '"DGX Spark" = "GB11"'))
-    (copy / "architectures.toml").unlink()
-    found = tables.Tables(copy)
+def test_reading_a_table_checks_no_other_and_its_shape_alone(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _edit(copy / "gpus.json", ('"DGX Spark": "GB10"', '"DGX Spark": "GB11"'))
+    (copy / "architectures.json").unlink()
+    monkeypatch.setattr(core_tables, "DATA", copy)
+    found = core_tables.Tables()
     assert found.gpus.aliases["DGX Spark"] == "GB11"
-    with pytest.raises(FactsError, match=r"architectures.toml: .*No such file"):
+    with pytest.raises(FactsError, match=r"architectures.json: .*No such file"):
         _ = found.architectures
 
 
 def test_every_source_is_used_and_has_an_address() -> None:
-    for path in tables.DATA.glob("*.toml"):
+    for path in _FILES:
         text = path.read_text(encoding="utf-8")
         for line in text.splitlines():
             if line.startswith("[sources."):
                 key = line[len("[sources.") : -1]
                 assert f'"{key}"' in text, f"{path.name}: source {key} is not used"
-    everything = tables.tables()
+    ours, cores = tables.tables(), core_tables.tables()
     for file in (
-        everything.architectures,
-        everything.ci,
-        everything.cmake,
-        everything.gpus,
-        everything.indexes,
-        everything.libraries,
-        everything.toolkits,
-        everything.torch,
+        cores.architectures,
+        ours.ci,
+        ours.cmake,
+        cores.gpus,
+        ours.indexes,
+        cores.libraries,
+        cores.toolkits,
+        ours.torch,
     ):
         for key, source in file.sources.items():
             assert source.title, key
@@ -61,19 +67,19 @@ def test_every_source_is_used_and_has_an_address() -> None:
 
 
 def test_every_measured_toolkit_names_its_release() -> None:
-    for row in tables.tables().toolkits.toolkit:
+    for row in core_tables.tables().toolkits.toolkit:
         assert row.measured == (row.measured_release is not None), row.version
         if row.measured_release:
             assert versions.minor(row.measured_release) == row.version
 
 
 def test_every_product_of_forward_compatibility_is_one() -> None:
-    products = {group.product for group in tables.tables().gpus.group}
-    assert products.issuperset(tables.tables().toolkits.forward_compatibility.products)
+    products = {group.product for group in core_tables.tables().gpus.group}
+    assert products.issuperset(core_tables.tables().toolkits.forward_compatibility.products)
 
 
 def test_every_architecture_has_a_gpu_or_a_reason() -> None:
-    everything = tables.tables()
+    everything = core_tables.tables()
     with_gpu = {group.capability for group in everything.gpus.group}
     for row in everything.architectures.architecture:
         assert row.capability in with_gpu or row.note or row.renamed_to, row.capability
@@ -81,7 +87,9 @@ def test_every_architecture_has_a_gpu_or_a_reason() -> None:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    return shutil.copytree(tables.DATA, tmp_path / "data")
+    for folder in _FOLDERS:
+        shutil.copytree(folder, tmp_path / "data", dirs_exist_ok=True)
+    return tmp_path / "data"
 
 
 def _edit(file: Path, *changes: tuple[str, str]) -> None:

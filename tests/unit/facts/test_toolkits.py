@@ -3,10 +3,12 @@ from __future__ import annotations
 import pytest
 
 from cuwheel import api
-from cuwheel.errors import UnknownNameError
-from cuwheel.facts import gpus, tables, toolkits, versions
-from cuwheel.facts.arch import Arch, Capability
+from cuwheel.facts import tables, toolchain_parts
 from cuwheel.report import gpus as gpus_report
+from cuwheel_core.errors import UnknownNameError
+from cuwheel_core.facts import gpus, toolkits, versions
+from cuwheel_core.facts import tables as core_tables
+from cuwheel_core.facts.arch import Arch, Capability
 
 pytestmark = pytest.mark.unit
 
@@ -205,12 +207,12 @@ def test_families() -> None:
     ],
 )
 def test_cmake_takes(version: str, spelling: str, takes: bool) -> None:  # noqa: FBT001 - a column of the table above
-    assert toolkits.cmake_takes(version, spelling) is takes
+    assert toolchain_parts.cmake_takes(version, spelling) is takes
 
 
 def test_cmake_takes_no_unknown_spelling() -> None:
     with pytest.raises(UnknownNameError):
-        toolkits.cmake_takes("4.4.4", "everything")
+        toolchain_parts.cmake_takes("4.4.4", "everything")
 
 
 @pytest.mark.parametrize(
@@ -231,7 +233,7 @@ def test_a_release_of_l4t_that_nobody_knows(l4t: str) -> None:
 
 
 def test_every_tegra_of_the_one_distribution_joined_with_a_release_that_compiles_for_it() -> None:
-    for row in tables.tables().toolkits.arm64.joined:
+    for row in core_tables.tables().toolkits.arm64.joined:
         assert toolkits.find_toolkit(row.cuda).supports(Arch.parse(row.capability)), row.capability
         release = toolkits.jetson_release(row.l4t)
         assert release
@@ -239,12 +241,12 @@ def test_every_tegra_of_the_one_distribution_joined_with_a_release_that_compiles
 
 
 def test_each_provider_has_its_own_last_release() -> None:
-    assert toolkits.release_of("12.8") == "12.8.2"
-    assert toolkits.release_of("12.8", "conda") == "12.8.1"
-    assert toolkits.release_of("12.9", "conda") == toolkits.release_of("12.9")
-    assert toolkits.release_of("99.9", "conda") is None
-    assert "ubuntu20.04" in toolkits.image_of("11.6.2")
-    assert "ubuntu22.04" in toolkits.image_of("11.7.1")
+    assert toolchain_parts.release_of("12.8") == "12.8.2"
+    assert toolchain_parts.release_of("12.8", "conda") == "12.8.1"
+    assert toolchain_parts.release_of("12.9", "conda") == toolchain_parts.release_of("12.9")
+    assert toolchain_parts.release_of("99.9", "conda") is None
+    assert "ubuntu20.04" in toolchain_parts.image_of("11.6.2")
+    assert "ubuntu22.04" in toolchain_parts.image_of("11.7.1")
 
 
 def test_gpus_and_toolkits_tell_the_same() -> None:

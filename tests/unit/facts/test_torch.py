@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from cuwheel.facts import toolkits, torch
-from cuwheel.facts.arch import Arch
+from cuwheel.facts import torch
+from cuwheel_core.facts import toolkits
+from cuwheel_core.facts.arch import Arch
 
 pytestmark = pytest.mark.unit
 

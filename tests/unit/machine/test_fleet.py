@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.errors import ConfigurationError, UnknownNameError, UnreadableError, UsageError
-from cuwheel.facts.arch import Capability
+from cuwheel.errors import ConfigurationError, UsageError
 from cuwheel.machine import fleet, profile
 from cuwheel.machine.fleet import Machine, Refinement
+from cuwheel_core.errors import UnknownNameError, UnreadableError
+from cuwheel_core.facts.arch import Capability
 from tests.unit.verdicts.machines import MACHINES
 
 if TYPE_CHECKING:

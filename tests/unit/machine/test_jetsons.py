@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel.facts import toolkits
 from cuwheel.machine import compilers, fleet, gpu, system
 from cuwheel.support import codec
+from cuwheel_core.facts import toolkits
 from tests.fixtures.systems import TESTS
 from tests.unit.machine.fake import FakeMachine
 

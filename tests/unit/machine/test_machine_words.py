@@ -12,9 +12,10 @@ import pytest
 
 import cuwheel
 from cuwheel import api
-from cuwheel.errors import UnknownNameError, UsageError
+from cuwheel.errors import UsageError
 from cuwheel.machine import fleet, probe, profile
 from cuwheel.machine.fleet import Machine
+from cuwheel_core.errors import UnknownNameError
 from tests.unit.verdicts.machines import MACHINES
 
 LIBRARY = Path(__file__).parents[2] / "fixtures" / "bin" / "plain-130.so"

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel.errors import UnreadableError
 from cuwheel.machine import compilers, gpu, python_environment, system
+from cuwheel_core.errors import UnreadableError
 from tests.fixtures import systems
 from tests.unit.machine.fake import FakeMachine
 

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError, UnreadableError, UsageError
+from cuwheel.errors import NewerSchemaError, UsageError
 from cuwheel.machine import fleet, profile
 from cuwheel.support import codec
+from cuwheel_core.errors import CuwheelError, MalformedError, UnreadableError
 from tests.unit.verdicts.machines import MACHINES
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from cuwheel.errors import UsageError
-from cuwheel.facts.arch import Capability
 from cuwheel.machine import fleet, probe
 from cuwheel.machine.profile import Gpu, Variable
+from cuwheel_core.facts.arch import Capability
 from tests.unit.verdicts.machines import MACHINES
 
 if TYPE_CHECKING:

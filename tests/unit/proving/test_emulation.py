@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from cuwheel.device_code.libraries import Survey
+from cuwheel.device_code.contents import Survey
 from cuwheel.errors import UnavailableError
 from cuwheel.machine.fleet import Machine
 from cuwheel.network.venvs import Python
@@ -17,7 +17,7 @@ from cuwheel.proving import emulation, installation
 from cuwheel.proving.emulation import Emulator
 from cuwheel.support import process
 from cuwheel.toolchains import cross
-from cuwheel.wheel.metadata import Distribution
+from cuwheel_core.wheel.metadata import Distribution
 from tests.fixtures import systems
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel.device_code.libraries import Survey
-from cuwheel.facts.arch import Capability
+from cuwheel.device_code.contents import Survey
 from cuwheel.proving import kit, predictions
 from cuwheel.proving.onsite import compare, install
-from cuwheel.wheel.metadata import Distribution
+from cuwheel_core.facts.arch import Capability
+from cuwheel_core.wheel.metadata import Distribution
 from tests.fixtures import systems
 from tests.unit.changes.stamp.test_guard import registered
 
@@ -307,9 +307,9 @@ def test_relocatable_and_unregistered_code_is_not_probed() -> None:
 
 def test_foresight_is_exact_at_every_driver() -> None:
     """Found by halves: the same as asking for each."""
-    from cuwheel.facts import toolkits
     from cuwheel.machine.fleet import Machine
     from cuwheel.verdicts import judge
+    from cuwheel_core.facts import toolkits
 
     found = survey(registered("sm_80 compute_80", "sm_90 compute_90", isa="8.4"), registered("compute_75", isa="8.7"))
     wheel = manifest(found)

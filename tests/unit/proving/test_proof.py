@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError, UnreadableError
+from cuwheel.errors import NewerSchemaError
 from cuwheel.proving import proof
 from cuwheel.report import answer, terminal
+from cuwheel_core.errors import CuwheelError, MalformedError, UnreadableError
 from tests.unit.proving import proofs
 
 REFUSED = "RuntimeError: CUDA error: no kernel image is available for execution on the device"

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from cuwheel.building.tables import CheckTable, VerifyTable
 from cuwheel.changes.binaries import pe_references
-from cuwheel.device_code import dynamic, elf, pe
 from cuwheel.device_code.survey import survey
 from cuwheel.errors import UnavailableError, UsageError
 from cuwheel.facts.tables import tables
@@ -20,10 +19,11 @@ from cuwheel.network import venvs
 from cuwheel.proving import checks, installation, libraries, predictions, stub, wheels
 from cuwheel.proving.outcomes import Check, Result
 from cuwheel.proving.request import VerifyRequest
-from cuwheel.support.buffer import FileBuffer
-from cuwheel.support.finding import Finding
-from cuwheel.verdicts.choice import NO_KERNEL_IMAGE
 from cuwheel.verdicts.verdict import Verdict
+from cuwheel_core.device_code import dynamic, elf, pe
+from cuwheel_core.support.buffer import FileBuffer
+from cuwheel_core.support.finding import Finding
+from cuwheel_core.verdicts.choice import NO_KERNEL_IMAGE
 from tests.fixtures import manifest, windows
 from tests.fixtures.small_wheel import Wheel
 from tests.unit.device_code import build

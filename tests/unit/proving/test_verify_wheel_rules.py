@@ -18,8 +18,8 @@ from tests.fixtures.variant_wheels import labelled, plain, says
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.support.finding import Finding
     from cuwheel.wheel.variant import Variant
+    from cuwheel_core.support.finding import Finding
 
 SOURCE = "subject/__init__.py"
 TRUE = f"{SOURCE},{digest(b'x = 1')},5"
@@ -197,7 +197,7 @@ def test_members_that_cannot_be_unpacked(tmp_path: Path) -> None:
 
 
 def test_a_record_that_is_too_large_is_not_called_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cuwheel.wheel.zip_reader.TEXT_LIMIT", 1000)
+    monkeypatch.setattr("cuwheel_core.wheel.zip_reader.TEXT_LIMIT", 1000)
     made = wheel(extra_rows=[f"subject/{number}.py,," for number in range(100)])
     (finding,) = [each for each in examined(made.write(tmp_path)) if each.rule == "wheel-structure"]
     assert "RECORD was not read: it is damaged, or too large" in finding.message

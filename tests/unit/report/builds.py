@@ -19,10 +19,11 @@ from cuwheel.building.answer import (
     Tools,
     Wheel,
 )
-from cuwheel.facts.arch import Arch, Capability
-from cuwheel.support.finding import Cause, Evidence, Finding, Fix
+from cuwheel.support.cause import Cause, Evidence
 from cuwheel.toolchains.toolchain import Archive, HostCompiler, Setting
 from cuwheel.verdicts.planning.plan import Served
+from cuwheel_core.facts.arch import Arch, Capability
+from cuwheel_core.support.finding import Finding, Fix
 
 EVIL = "src/<script>document.title='owned'</script>\"onload=\"x.cu"
 _SUM = "a1b2c3d4" * 8

@@ -9,7 +9,7 @@ import pytest
 from cuwheel.cli import main
 from cuwheel.errors import EXIT_UNKNOWN
 from cuwheel.machine import probe
-from cuwheel.support import wording
+from cuwheel_core.support import wording
 from tests.unit.verdicts.machines import MACHINES
 
 BIN = Path(__file__).parents[2] / "fixtures" / "bin"

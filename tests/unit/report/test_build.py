@@ -13,11 +13,12 @@ from msgspec.structs import replace
 from cuwheel.building.answer import Build, Calls, calls_of
 from cuwheel.building.recording.calls import Phase
 from cuwheel.diagnosis.failures import described as failure_of
-from cuwheel.errors import UnreadableError
 from cuwheel.report import html, terminal
 from cuwheel.report.answer import document_of
 from cuwheel.report.build import blocks, write_beside_wheels
-from cuwheel.support import codec, wording
+from cuwheel.support import codec
+from cuwheel_core.errors import UnreadableError
+from cuwheel_core.support import wording
 from tests.unit.building.wheels import call, record
 from tests.unit.report.builds import EVIL, FAILED, REFUSED, SPANS, build, job, span, wheel
 

@@ -5,17 +5,15 @@ import os
 import re
 import time
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 from msgspec.structs import replace
 from rich.measure import Measurement
 
 from cuwheel.device_code.compare import Compare, KernelChange, compare
-from cuwheel.device_code.description import Coverage
-from cuwheel.device_code.libraries import Library, Survey
+from cuwheel.device_code.contents import Survey
 from cuwheel.errors import EXIT_UNKNOWN
-from cuwheel.facts.arch import Arch
 from cuwheel.report import cache as report_cache
 from cuwheel.report import html, markdown, terminal
 from cuwheel.report.answer import document_of
@@ -23,14 +21,20 @@ from cuwheel.report.document import Block, Document, Findings, Heading, Paragrap
 from cuwheel.report.drawings import Chart, Point, Series, Timeline
 from cuwheel.report.inspect import Inspect, LibraryCoverage
 from cuwheel.report.tables import Amount, Column, Facts, HeatMap, Mark, MarkedLine, Matrix, Row, Table, short, table
-from cuwheel.support.finding import Finding, Fix, finding
-from cuwheel.support.wording import file_name, release_of_file, size
+from cuwheel.support.finding import finding
 from cuwheel.toolchains.store import Pruning, Thing
 from cuwheel.verdicts.judge import judge_all
 from cuwheel.verdicts.verdict import Check, targets_of
+from cuwheel_core.facts.arch import Arch
+from cuwheel_core.support.finding import Finding, Fix
+from cuwheel_core.support.wording import file_name, release_of_file, size
+from cuwheel_core.verdicts.predict import Coverage
 from tests.unit.verdicts.libraries import code, library
 from tests.unit.verdicts.subjects import library as subject
 from tests.unit.verdicts.subjects import machine, survey
+
+if TYPE_CHECKING:
+    from cuwheel_core.device_code.libraries import Library
 
 
 def shown(document: Document, monkeypatch: pytest.MonkeyPatch, width: int = 80) -> str:

@@ -14,7 +14,7 @@ from cuwheel.proving.outcomes import Check, Installation, Kit, Result, Verified,
 from cuwheel.report import html, terminal
 from cuwheel.report.answer import SCHEMAS, document_of
 from cuwheel.support.answer import to_json
-from cuwheel.support.finding import Finding, Fix
+from cuwheel_core.support.finding import Finding, Fix
 
 CHECK = Check(name="run", kind="python", text="", origin="configuration", gpu=True, timeout=1, memory=1)
 PASSED = Result(name="import x", kind="import", origin="wheel", outcome="passed", seconds=1.25, version="1.0")

@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.errors import MalformedError, UnreadableError
-from cuwheel.support.buffer import SCAN_CHUNK, FileBuffer, MemoryBuffer, SliceBuffer, find, occurrences, string_at
+from cuwheel_core.errors import MalformedError, UnreadableError
+from cuwheel_core.support.buffer import SCAN_CHUNK, FileBuffer, MemoryBuffer, SliceBuffer, find, occurrences, string_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from cuwheel.support.buffer import Buffer
+    from cuwheel_core.support.buffer import Buffer
 
 
 @pytest.fixture(params=["memory", "file", "slice"])

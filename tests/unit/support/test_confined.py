@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.errors import MalformedError
 from cuwheel.support import confined
+from cuwheel_core.errors import MalformedError
 
 if TYPE_CHECKING:
     from pathlib import Path

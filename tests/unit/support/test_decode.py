@@ -10,7 +10,8 @@ from msgspec import Struct
 from cuwheel.building import config
 from cuwheel.errors import MOST_SOUGHT, ConfigurationError
 from cuwheel.machine import fleet
-from cuwheel.support import codec, wording
+from cuwheel.support import codec
+from cuwheel_core.support import wording
 from cuwheel_lab.measuring import matrix, trials_file
 
 if TYPE_CHECKING:

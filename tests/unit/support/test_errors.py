@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel import errors
-from cuwheel.errors import CuwheelError
+from cuwheel_core import errors as core_errors
+from cuwheel_core.errors import CuwheelError
 
 if TYPE_CHECKING:
     import pytest
@@ -14,8 +15,8 @@ DOCUMENTED = Path(__file__).parents[3] / "docs" / "reference" / "exit-codes.md"
 
 
 def _classes() -> list[type[CuwheelError]]:
-    found = [each for _, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, CuwheelError)]
-    return [each for each in found if each is not CuwheelError]
+    found = [each for module in (core_errors, errors) for _, each in inspect.getmembers(module, inspect.isclass)]
+    return [each for each in dict.fromkeys(found) if issubclass(each, CuwheelError) and each is not CuwheelError]
 
 
 def test_each_class_of_error_has_its_own_exit_code() -> None:
@@ -37,7 +38,7 @@ def test_every_exit_code_is_documented() -> None:
 def test_errors_compose_their_messages() -> None:
     error = errors.ConfigurationError("fleet.toml", ["a is missing", "b is no number"])
     assert str(error) == "fleet.toml has 2 problems:\n  - a is missing\n  - b is no number"
-    unknown = errors.UnknownNameError("GPU", "h1000", ["H100", "H200"])
+    unknown = core_errors.UnknownNameError("GPU", "h1000", ["H100", "H200"])
     assert unknown.hint == "did you mean 'H100' or 'H200'?"
     tool = errors.ToolError(["nvcc", "-c"], "failed with status 2", "line 1\nline 2\n")
     assert str(tool) == "nvcc failed with status 2\n  | line 1\n  | line 2"
@@ -53,9 +54,9 @@ def test_problems_without_end_are_counted() -> None:
 def test_a_path_that_windows_does_not_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """It then says that there is no such file."""
     deep = "C:\\" + "a folder\\" * 40
-    assert not errors.UnreadableError("C:\\x", "no such file or folder").hint
+    assert not core_errors.UnreadableError("C:\\x", "no such file or folder").hint
     monkeypatch.setattr("os.name", "nt")
-    assert not errors.UnreadableError("C:\\x", "no such file or folder").hint
-    assert "LongPathsEnabled" in errors.UnreadableError(deep, "no such file or folder").hint
-    assert errors.UnreadableError(deep, "it is gone", hint="look").hint.startswith("look; its path has ")
-    assert not errors.UnreadableError(f"\\\\?\\{deep}", "no such file or folder").hint
+    assert not core_errors.UnreadableError("C:\\x", "no such file or folder").hint
+    assert "LongPathsEnabled" in core_errors.UnreadableError(deep, "no such file or folder").hint
+    assert core_errors.UnreadableError(deep, "it is gone", hint="look").hint.startswith("look; its path has ")
+    assert not core_errors.UnreadableError(f"\\\\?\\{deep}", "no such file or folder").hint

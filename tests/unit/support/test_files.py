@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.support import codec, files
+from cuwheel_core.errors import MalformedError, UnreadableError
+from cuwheel_core.support import opening
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,10 +89,10 @@ def test_a_missing_file_is_an_error_or_none(tmp_path: Path) -> None:
 def test_the_head_and_the_tail_of_a_text(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"first\nlast \xff")
-    assert files.head(path, 5) == "first"
+    assert opening.head(path, 5) == "first"
     assert files.tail(path, 6) == "last \ufffd"
     assert files.tail(path, 100, start=6) == "last \ufffd"
-    assert files.head(tmp_path / "none") == files.tail(tmp_path / "none", 5) == ""
+    assert opening.head(tmp_path / "none") == files.tail(tmp_path / "none", 5) == ""
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,7 @@ def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
     before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it waits for the pipe"))
     signal.alarm(10)
     try:
-        assert files.head(pipe) == ""
+        assert opening.head(pipe) == ""
         for read in (lambda: files.read_limited(pipe, 100, "a test"), lambda: files.sha256(pipe)):
             with pytest.raises(UnreadableError, match="is not a plain file"):
                 read()

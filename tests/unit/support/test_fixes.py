@@ -10,7 +10,9 @@ from msgspec.structs import replace
 from cuwheel.report import html, markdown, terminal
 from cuwheel.report.document import Document, Findings
 from cuwheel.support import quoting
-from cuwheel.support.finding import Cause, Fix, finding
+from cuwheel.support.cause import Cause
+from cuwheel.support.finding import finding
+from cuwheel_core.support.finding import Fix
 
 pytestmark = pytest.mark.unit
 

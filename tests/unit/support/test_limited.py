@@ -9,8 +9,9 @@ from packaging.specifiers import InvalidSpecifier
 from packaging.utils import InvalidSdistFilename, InvalidWheelFilename
 from packaging.version import InvalidVersion
 
-from cuwheel.facts import versions
 from cuwheel.support import codec, limited
+from cuwheel_core.facts import versions
+from cuwheel_core.support import bounded
 
 LONG = "9" * 5000
 
@@ -22,8 +23,8 @@ LONG = "9" * 5000
         ("580", 580),
         ("0" * 5000 + "7", 7),
         ("9" * 20, 10**20 - 1),
-        ("9" * 21, limited.LARGEST),
-        (LONG, limited.LARGEST),
+        ("9" * 21, bounded.LARGEST),
+        (LONG, bounded.LARGEST),
         ("", None),
         ("-1", None),
         ("²", None),
@@ -34,20 +35,20 @@ LONG = "9" * 5000
     ],
 )
 def test_a_whole_number(text: str, expected: int | None) -> None:
-    assert limited.whole(text) == expected
+    assert bounded.whole(text) == expected
 
 
 @pytest.mark.parametrize("text", ["abcdefghijklmnopqrst", b"abcdefghijklmnopqrst", "²" * 30, "", "x"])
 def test_what_are_no_digits(text: str | bytes) -> None:
     with pytest.raises(ValueError, match=r"digits|invalid literal"):
-        limited.digits(text)
+        bounded.digits(text)
 
 
 @pytest.mark.parametrize(
     ("text", "expected"), [("1.5", 1.5), ("-2", -2.0), ("1e400", None), ("nan", None), ("inf", None), (LONG, None)]
 )
 def test_a_real_number(text: str, expected: float | None) -> None:
-    assert limited.real(text) == expected
+    assert bounded.real(text) == expected
 
 
 def test_no_version_has_so_many_digits() -> None:
@@ -77,7 +78,7 @@ def test_versions_of_any_length_are_ordered() -> None:
     assert versions.at_least(LONG, "580.65")
     assert not versions.at_least("1", f"1.{LONG}")
     assert versions.major("abcdefghijklmnopqrst") == 0
-    assert versions.major(f"{LONG}.1") == limited.LARGEST
+    assert versions.major(f"{LONG}.1") == bounded.LARGEST
 
 
 @pytest.mark.parametrize("number", ["9" * 21, "-" + "9" * 21, "1" + "0" * 400, LONG, "18446744073709551616"])

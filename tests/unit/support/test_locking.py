@@ -9,8 +9,9 @@ from typing import Any, NoReturn
 
 import pytest
 
-from cuwheel.errors import UnreadableError
 from cuwheel.support import files, system_calls
+from cuwheel_core.errors import UnreadableError
+from cuwheel_core.support import opening
 
 
 def full(*_args: object, **_kwargs: object) -> NoReturn:
@@ -66,7 +67,7 @@ def test_a_file_in_place_of_its_folder(place: str, tmp_path: Path) -> None:
 
 
 def test_one_holder_or_several_who_share(tmp_path: Path) -> None:
-    handles = [system_calls.open_file(tmp_path / "lock", os.O_RDWR | os.O_CREAT) for _ in range(3)]
+    handles = [opening.open_file(tmp_path / "lock", os.O_RDWR | os.O_CREAT) for _ in range(3)]
     assert system_calls.lock(handles[0], shared=True)
     assert system_calls.lock(handles[1], shared=True)
     assert not system_calls.lock(handles[2])
@@ -78,7 +79,7 @@ def test_one_holder_or_several_who_share(tmp_path: Path) -> None:
 
 def test_what_its_holder_wrote_can_be_read(tmp_path: Path) -> None:
     """Windows lets nobody else read bytes that are locked."""
-    held, other = (system_calls.open_file(tmp_path / "lock", os.O_RDWR | os.O_CREAT) for _ in range(2))
+    held, other = (opening.open_file(tmp_path / "lock", os.O_RDWR | os.O_CREAT) for _ in range(2))
     assert system_calls.lock(held)
     system_calls.write_at(held, b"4711\n", 0)
     assert os.read(other, 32) == b"4711\n"

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from cuwheel.support import masking
-from cuwheel.support.finding import Finding
+from cuwheel_core.support.finding import Finding
 
 
 @pytest.mark.parametrize(

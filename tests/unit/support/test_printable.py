@@ -11,13 +11,15 @@ from markdown_it import MarkdownIt
 
 from cuwheel import cli
 from cuwheel.cli import frame, streams
-from cuwheel.errors import MalformedError
 from cuwheel.proving.runner import output
 from cuwheel.report import markdown, terminal
 from cuwheel.report.document import Document, Findings, Heading, Paragraph, Verbatim
 from cuwheel.report.tables import Amount, Column, Facts, Mark, Matrix, Row, Table
-from cuwheel.support import log, printable
-from cuwheel.support.finding import Finding, Fix, finding
+from cuwheel.support import log
+from cuwheel.support.finding import finding
+from cuwheel_core.errors import MalformedError
+from cuwheel_core.support import printable
+from cuwheel_core.support.finding import Finding, Fix
 from tests.fixtures import foreign
 
 EVIL = "a\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp\u2028.\u200b\ud800\x00\r"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.support import system_calls
+from cuwheel_core.support import opening
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +19,7 @@ BYTES = b"one\r\ntwo\n\x1athree"  # an end of file for old programs of Windows, 
 
 @pytest.fixture
 def handle(tmp_path: Path) -> int:
-    return system_calls.open_file(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    return opening.open_file(tmp_path / "file", os.O_RDWR | os.O_CREAT)
 
 
 def test_no_byte_changes_on_the_way(handle: int, tmp_path: Path) -> None:
@@ -27,13 +28,13 @@ def test_no_byte_changes_on_the_way(handle: int, tmp_path: Path) -> None:
     assert os.read(handle, 100) == BYTES
     os.close(handle)
     assert (tmp_path / "file").read_bytes() == BYTES
-    assert not any(os.get_inheritable(each) for each in [system_calls.open_file(tmp_path / "file", os.O_RDONLY)])
+    assert not any(os.get_inheritable(each) for each in [opening.open_file(tmp_path / "file", os.O_RDONLY)])
 
 
 def test_reading_and_writing_at_a_place(handle: int) -> None:
     assert system_calls.write_at(handle, memoryview(BYTES), 5) == len(BYTES)
     assert system_calls.write_at(handle, b"ab", 1) == 2
-    assert system_calls.read_at(handle, 4, 5) == BYTES[:4]
+    assert opening.read_at(handle, 4, 5) == BYTES[:4]
     room = memoryview(bytearray(1000))
     assert system_calls.read_into(handle, room, 4) == len(BYTES) + 1
     assert bytes(room[: len(BYTES) + 1]) == b"\0" + BYTES
@@ -77,9 +78,9 @@ def test_ours_is_what_we_made(tmp_path: Path) -> None:
 def test_a_limit_is_not_asked_for_in_memory(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(BYTES)
     with (tmp_path / "file").open("rb") as file:
-        assert system_calls.read_up_to(file, 1 << 60) == BYTES
+        assert opening.read_up_to(file, 1 << 60) == BYTES
     with (tmp_path / "file").open("rb") as file:
-        assert system_calls.read_up_to(file, 5) == BYTES[:5]
+        assert opening.read_up_to(file, 5) == BYTES[:5]
     (tmp_path / "file").write_bytes(b"")
     with (tmp_path / "file").open("rb") as file:
-        assert system_calls.read_up_to(file, 1 << 60) == b""
+        assert opening.read_up_to(file, 1 << 60) == b""

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from cuwheel.facts import gpus
-from cuwheel.support import wording
+from cuwheel_core.facts import gpus
+from cuwheel_core.support import wording
 
 
 @pytest.mark.parametrize(

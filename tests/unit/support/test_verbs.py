@@ -18,8 +18,9 @@ from cuwheel import errors
 from cuwheel.building import settings, tables
 from cuwheel.cli.common import HTML, LOCKED, REFINEMENT
 from cuwheel.cli.options import Command, flat
-from cuwheel.errors import CuwheelError
 from cuwheel.report import answer, schemas
+from cuwheel_core import errors as core_errors
+from cuwheel_core.errors import CuwheelError
 from tests.fixtures.verbs import CALLED, ROWS
 
 if TYPE_CHECKING:
@@ -96,7 +97,11 @@ def test_a_public_name_is_there_and_no_module(name: str) -> None:
 
 
 def test_every_kind_of_error_is_public() -> None:
-    kinds = {name for name, each in vars(errors).items() if inspect.isclass(each) and issubclass(each, CuwheelError)}
+    kinds = {
+        name
+        for name, each in {**vars(core_errors), **vars(errors)}.items()
+        if inspect.isclass(each) and issubclass(each, CuwheelError)
+    }
     assert kinds - set(cuwheel.__all__) == set()
 
 

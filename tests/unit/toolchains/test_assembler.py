@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.facts import toolkits
 from cuwheel.toolchains import assembler
+from cuwheel_core.facts import toolkits
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from cuwheel.errors import NoHostCompilerError, ToolError, UnavailableError
-from cuwheel.facts import toolkits, versions
+from cuwheel.facts import toolchain_parts
 from cuwheel.facts.tables import tables
 from cuwheel.machine.world import World
 from cuwheel.support import process
@@ -21,6 +21,7 @@ from cuwheel.toolchains.request import ToolchainRequest
 from cuwheel.toolchains.store import Store
 from cuwheel.toolchains.toolchain import Archive, HostCompiler, Installed, Recipe, Wanted
 from cuwheel.toolchains.workplace import Surroundings
+from cuwheel_core.facts import toolkits, versions
 from tests.fixtures import systems
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 pytestmark = systems.posix("builds nothing for other processors: nvcc's parts for arm64 are Linux's")
 WANTED = Wanted(
     toolkit=toolkits.find_toolkit("13.2"),
-    components=toolkits.with_base([]),
+    components=toolchain_parts.with_base([]),
     providers=("index",),
     cpu="x86_64",
     target="aarch64",

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel.errors import NoHostCompilerError, ToolError
-from cuwheel.facts.toolkits import find_toolkit
 from cuwheel.machine.world import World
 from cuwheel.support.process import Completed
 from cuwheel.toolchains import toolchain
+from cuwheel_core.facts.toolkits import find_toolkit
 from tests.unit.machine.fake import FakeMachine
 
 if TYPE_CHECKING:

@@ -5,17 +5,19 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from cuwheel.errors import ConfigurationError, MalformedError, NewerSchemaError, UnreadableError, UsageError
-from cuwheel.facts import toolkits
+from cuwheel.errors import ConfigurationError, NewerSchemaError, UsageError
+from cuwheel.facts import toolchain_parts
 from cuwheel.toolchains import lock
 from cuwheel.toolchains.toolchain import Wanted
+from cuwheel_core.errors import MalformedError, UnreadableError
+from cuwheel_core.facts import toolkits
 from tests.unit.toolchains.test_store import RECIPE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 REQUEST = Wanted(
-    toolkit=toolkits.find_toolkit("13.0"), components=toolkits.with_base([]), providers=("index",), cpu="x86_64"
+    toolkit=toolkits.find_toolkit("13.0"), components=toolchain_parts.with_base([]), providers=("index",), cpu="x86_64"
 )
 WHOLE = replace(RECIPE, components=tuple(row.name for row in REQUEST.components))
 
@@ -95,7 +97,7 @@ def test_what_it_has_not(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"has no CUDA 13\.0 for linux-aarch64, only 13\.0 for linux-x86_64"):
         lock.recipe_for(replace(REQUEST, cpu="aarch64"), None, path)
     with pytest.raises(UsageError, match="has no cublas"):
-        lock.recipe_for(replace(REQUEST, components=toolkits.with_base(["cublas"])), None, path)
+        lock.recipe_for(replace(REQUEST, components=toolchain_parts.with_base(["cublas"])), None, path)
     with pytest.raises(UsageError, match=r"has no CUDA 13\.0\.1"):
         lock.recipe_for(replace(REQUEST, exact="13.0.1"), None, path)
 

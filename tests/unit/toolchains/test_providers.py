@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from cuwheel.errors import MalformedError, ToolError, UnavailableError, UnknownNameError, UsageError
-from cuwheel.facts import toolkits
+from cuwheel.errors import ToolError, UnavailableError, UsageError
+from cuwheel.facts import toolchain_parts
 from cuwheel.machine.world import World
 from cuwheel.network import venvs
 from cuwheel.support import process
@@ -18,6 +18,8 @@ from cuwheel.toolchains.request import ToolchainRequest
 from cuwheel.toolchains.store import Store
 from cuwheel.toolchains.toolchain import Archive, Wanted, processors_of
 from cuwheel.toolchains.workplace import Surroundings
+from cuwheel_core.errors import MalformedError, UnknownNameError
+from cuwheel_core.facts import toolkits
 from tests.fixtures import systems
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 REQUEST = Wanted(
-    toolkit=toolkits.find_toolkit("12.4"), components=toolkits.with_base([]), providers=("redist",), cpu="x86_64"
+    toolkit=toolkits.find_toolkit("12.4"), components=toolchain_parts.with_base([]), providers=("redist",), cpu="x86_64"
 )
 NEW = replace(REQUEST, toolkit=toolkits.find_toolkit("13.0"))
 
@@ -131,7 +133,7 @@ class TestRedist:
 
         monkeypatch.setattr(archives, "resolve_wheels", resolve)
         place = mirror(tmp_path / "m", "12.4.1", **whole())
-        request = replace(REQUEST, redist_url=place, components=toolkits.with_base(["nccl"]))
+        request = replace(REQUEST, redist_url=place, components=toolchain_parts.with_base(["nccl"]))
         assert redist.decide(request, around).archives[-1].name == "nvidia-nccl-cu12"
         assert asked == ["nvidia-nccl-cu12"]
 
@@ -152,7 +154,7 @@ class TestIndex:
             )
 
         monkeypatch.setattr(archives, "resolve_wheels", resolve)
-        request = replace(NEW, components=toolkits.with_base(["cudnn"]))
+        request = replace(NEW, components=toolchain_parts.with_base(["cudnn"]))
         found = index.decide(request, around)
         assert asked == ["cuda-toolkit[nvcc,cudart,cccl,nvvm,crt,cublas]==13.0.*", "nvidia-cudnn-cu13"]
         assert found.release == "13.0.3.0"
@@ -256,9 +258,9 @@ class TestSystem:
         return root
 
     def test_what_is_missing_is_named(self, root: Path) -> None:
-        components = toolkits.with_base(["cublas", "nvtx"])
+        components = toolchain_parts.with_base(["cublas", "nvtx"])
         assert list(system.missing(root, components)) == ["cublas_v2.h", "libcublas.so", "nvtx3/nvToolsExt.h"]
-        assert list(system.missing(root, toolkits.with_base([]))) == []
+        assert list(system.missing(root, toolchain_parts.with_base([]))) == []
 
     def test_another_version_is_not_taken(self, root: Path, around: Surroundings) -> None:
         assert root.is_dir()
@@ -389,7 +391,7 @@ def test_all_are_asked_and_each_says_why(around: Surroundings, monkeypatch: pyte
         return Nothing()
 
     monkeypatch.setattr(providers, "provider", unavailable)
-    request = replace(REQUEST, providers=providers.ORDER, components=toolkits.with_base(["cublas"]))
+    request = replace(REQUEST, providers=providers.ORDER, components=toolchain_parts.with_base(["cublas"]))
     with pytest.raises(UnavailableError) as caught:
         providers.decide(request, around, lambda _name: None)
     told = caught.value.message

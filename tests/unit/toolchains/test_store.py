@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.toolchains import store
 from cuwheel.toolchains.toolchain import Archive, Installed, Recipe
+from cuwheel_core.errors import MalformedError, UnreadableError
 from tests.fixtures import systems
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 import zstandard
 
-from cuwheel.errors import MalformedError
 from cuwheel.toolchains import archives
 from cuwheel.toolchains.toolchain import Archive
+from cuwheel_core.errors import MalformedError
 from tests.fixtures import systems
 
 if TYPE_CHECKING:

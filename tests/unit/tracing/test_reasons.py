@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.facts.arch import Capability
 from cuwheel.tracing import reasons
 from cuwheel.tracing.events import Event
 from cuwheel.tracing.reasons import Files, image_of
 from cuwheel.tracing.traced import Gpu
+from cuwheel_core.facts.arch import Capability
 from tests.gpu.runner import unpack
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel.errors import MalformedError, NewerSchemaError
+from cuwheel.errors import NewerSchemaError
 from cuwheel.tracing import traced
+from cuwheel_core.errors import MalformedError
 
 if TYPE_CHECKING:
     from pathlib import Path

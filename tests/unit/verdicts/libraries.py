@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cuwheel.device_code.libraries import Container, DeviceCode, Library, Part, Registration, Wrapper
-from cuwheel.facts.arch import Arch
+from cuwheel_core.device_code.libraries import Container, DeviceCode, Library, Part, Registration, Wrapper
+from cuwheel_core.facts.arch import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

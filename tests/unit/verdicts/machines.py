@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from cuwheel.facts.arch import Capability
 from cuwheel.machine.profile import (
     Attempt,
     Compiler,
@@ -21,6 +20,7 @@ from cuwheel.machine.profile import (
     Variable,
     VisualStudio,
 )
+from cuwheel_core.facts.arch import Capability
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cuwheel.device_code.libraries import (
+from cuwheel.device_code.contents import Survey
+from cuwheel.machine.fleet import Machine
+from cuwheel_core.device_code.libraries import (
     Absent,
     Compression,
     Container,
@@ -15,13 +17,11 @@ from cuwheel.device_code.libraries import (
     Library,
     Platform,
     Registration,
-    Survey,
     Symbols,
     Wrapper,
 )
-from cuwheel.facts.arch import Arch, Capability
-from cuwheel.machine.fleet import Machine
-from cuwheel.wheel.metadata import Distribution
+from cuwheel_core.facts.arch import Arch, Capability
+from cuwheel_core.wheel.metadata import Distribution
 
 SECTIONS = {True: ".nv_fatbin", False: "__nv_relfatbin"}
 

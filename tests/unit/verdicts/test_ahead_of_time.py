@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cuwheel.errors import UnavailableError
-from cuwheel.facts import toolkits
-from cuwheel.facts.arch import Capability
 from cuwheel.verdicts.ahead_of_time import release_for
+from cuwheel_core.facts import toolkits
+from cuwheel_core.facts.arch import Capability
 
 NEWEST_12, NEWEST_13 = toolkits.find_toolkit("12").version, toolkits.find_toolkit("13").version
 

@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from cuwheel.device_code.libraries import Absent, Symbols, TorchExports
+from cuwheel.device_code.contents import TorchExports
 from cuwheel.support import codec
-from cuwheel.support.finding import RULES_FILE, Finding
+from cuwheel.support.finding import RULES_FILE
 from cuwheel.verdicts import check_rules
 from cuwheel.verdicts.judge import judge_all
+from cuwheel_core.device_code.libraries import Absent, Symbols
+from cuwheel_core.support.finding import Finding
 from tests.unit.verdicts.subjects import library, machine, survey
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Library
     from cuwheel.verdicts.verdict import Verdict
+    from cuwheel_core.device_code.libraries import Library
 
 NEW = {"driver": "580.65.06"}
 LINUX = {"os": "linux", "cpu": "x86_64", "glibc": "2.35", "python": "3.11.9"}

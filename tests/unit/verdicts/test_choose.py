@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuwheel.facts import gpus
-from cuwheel.facts.arch import Arch, Capability
-from cuwheel.verdicts.choice import Choice, Code, Device, choose, serves
+from cuwheel_core.facts import gpus
+from cuwheel_core.facts.arch import Arch, Capability
+from cuwheel_core.verdicts.choice import Choice, Code, Loader, choose, serves
 
 
 def _codes(text: str) -> list[Code]:
@@ -20,7 +20,7 @@ def _codes(text: str) -> list[Code]:
 
 
 def _choose(text: str, capability: str = "9.0", isa: str | None = "9.0", jit: str = "allowed") -> Choice:
-    return choose(_codes(text), Device(capability=Capability.parse(capability), ptx_isa=isa, jit=jit))  # type: ignore[arg-type]
+    return choose(_codes(text), Loader(capability=Capability.parse(capability), ptx_isa=isa, jit=jit))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -112,11 +112,11 @@ ARCHS = st.builds(
     st.sampled_from(("sm", "compute")),
 )
 CONTAINERS = st.lists(st.builds(Code, arch=ARCHS, ptx_isa=st.just("8.0")), max_size=6)
-DEVICES = st.builds(Device, capability=st.sampled_from(gpus.current_capabilities()), ptx_isa=st.just("9.0"))
+DEVICES = st.builds(Loader, capability=st.sampled_from(gpus.current_capabilities()), ptx_isa=st.just("9.0"))
 
 
 @given(CONTAINERS, DEVICES, ARCHS)
-def test_more_code_never_hurts_where_the_driver_knows_its_ptx(codes: list[Code], device: Device, more: Arch) -> None:
+def test_more_code_never_hurts_where_the_driver_knows_its_ptx(codes: list[Code], device: Loader, more: Arch) -> None:
     before, after = choose(codes, device), choose([*codes, Code(arch=more, ptx_isa="8.0")], device)
     if before.how != "none":
         assert after.how != "none"
@@ -124,7 +124,7 @@ def test_more_code_never_hurts_where_the_driver_knows_its_ptx(codes: list[Code],
 
 
 @given(CONTAINERS, DEVICES)
-def test_what_is_taken_serves_the_device_and_order_does_not_matter(codes: list[Code], device: Device) -> None:
+def test_what_is_taken_serves_the_device_and_order_does_not_matter(codes: list[Code], device: Loader) -> None:
     choice = choose(codes, device)
     assert (choice.how == "none") == (not any(serves(code.arch, device.capability) for code in codes))
     if choice.entry is not None:

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from cuwheel.device_code.library import NOTHING
-from cuwheel.facts.arch import Arch
-from cuwheel.verdicts import predict
+from cuwheel_core.device_code.library import NOTHING
+from cuwheel_core.facts.arch import Arch
+from cuwheel_core.verdicts import predict
 from tests.unit.verdicts.subjects import library
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.description import Coverage
-    from cuwheel.device_code.libraries import Library
+    from cuwheel_core.device_code.libraries import Library
+    from cuwheel_core.verdicts.predict import Coverage
 
 
 def _reach(subject: Library) -> Coverage:

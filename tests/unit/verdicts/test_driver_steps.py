@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.facts import toolkits, versions
-from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
 from cuwheel.verdicts import driver_steps
 from cuwheel.verdicts.judge import Judge
+from cuwheel_core.facts import toolkits, versions
+from cuwheel_core.facts.arch import Capability
 from tests.unit.verdicts.subjects import library, survey
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Survey
+    from cuwheel.device_code.contents import Survey
     from cuwheel.verdicts.driver_steps import DriverStep
 
 SUBJECTS = {

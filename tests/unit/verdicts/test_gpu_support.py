@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from cuwheel import api
 from cuwheel.cli import main
-from cuwheel.facts import gpus
-from cuwheel.facts.arch import Capability
-from cuwheel.facts.tables import tables
 from cuwheel.machine import fleet
-from cuwheel.verdicts import drivers
 from cuwheel.verdicts.judge import judge
+from cuwheel_core.facts import gpus
+from cuwheel_core.facts.arch import Capability
+from cuwheel_core.facts.tables import tables
+from cuwheel_core.verdicts import drivers
 from tests.unit.verdicts.subjects import library, machine, survey
 
 if TYPE_CHECKING:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cuwheel.support.finding import Finding
 from cuwheel.verdicts import examination
+from cuwheel_core.support.finding import Finding
 from tests.unit.verdicts.subjects import library, machine, survey
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cuwheel.device_code.libraries import Survey
+    from cuwheel.device_code.contents import Survey
     from cuwheel.machine.fleet import Machine
 
 NEW: dict[str, Any] = {"driver": "580.65.06", "os": "linux", "cpu": "x86_64", "libraries": ("libcublas.so.12",)}

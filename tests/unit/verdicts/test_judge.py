@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from cuwheel.device_code.libraries import Library, PythonLoad, Survey
+from cuwheel.device_code.contents import PythonLoad, Survey
 from cuwheel.facts import packages
 from cuwheel.machine.fleet import machines_named
 from cuwheel.verdicts.judge import Judge, judge, judge_all
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from cuwheel.machine.fleet import Machine
     from cuwheel.verdicts.verdict import Verdict
+    from cuwheel_core.device_code.libraries import Library
 
 
 def _bitsandbytes(*cudas: str, code: str = "sm_89 sm_90", **fields: Any) -> Survey:
@@ -488,7 +489,7 @@ def test_what_comes_with_a_framework() -> None:
 
 
 def test_a_wheel_with_libraries_nobody_can_read_is_not_said_to_run() -> None:
-    from cuwheel.support.finding import Finding
+    from cuwheel_core.support.finding import Finding
 
     broken = Finding(rule="library-unreadable", severity="error", message="it is cut short")
     wheel = replace(survey(library("sm_90")), findings=(broken,))

@@ -8,7 +8,7 @@ from cuwheel.verdicts import library_rules
 from tests.unit.verdicts.libraries import code, library
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Library
+    from cuwheel_core.device_code.libraries import Library
 
 FINE = [code("sm_90"), code("compute_90")]
 RAW = code("sm_90", compression="none", bytes=20_000_000, real_bytes=20_000_000, saving=17_000_000)

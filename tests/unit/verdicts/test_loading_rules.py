@@ -13,7 +13,7 @@ from cuwheel.verdicts.loading import loading, profile_of
 from tests.unit.verdicts.subjects import library, machine, survey
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Survey
+    from cuwheel.device_code.contents import Survey
 
 pytestmark = pytest.mark.unit
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cuwheel.device_code.libraries import Absent, Cudart, Library, Registration, Symbols, Wrapper
-from cuwheel.device_code.library import NOTHING
-from cuwheel.facts.arch import Arch
-from cuwheel.verdicts.predict import Containers, Prediction, reach_of
+from cuwheel_core.device_code.libraries import Absent, Cudart, Library, Registration, Symbols, Wrapper
+from cuwheel_core.device_code.library import NOTHING
+from cuwheel_core.facts.arch import Arch
+from cuwheel_core.verdicts.predict import Containers, Prediction, reach_of
 from tests.unit.verdicts.subjects import library, machine
 
 if TYPE_CHECKING:

@@ -9,18 +9,20 @@ import pytest
 from msgspec.structs import replace
 
 from cuwheel.device_code.survey import survey
-from cuwheel.facts import gpus
-from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
 from cuwheel.proving import predictions
-from cuwheel.verdicts import judge, predict
-from cuwheel.verdicts import modules as module_table
+from cuwheel.verdicts import judge
+from cuwheel_core.facts import gpus
+from cuwheel_core.facts.arch import Capability
+from cuwheel_core.verdicts import modules as module_table
+from cuwheel_core.verdicts import predict
 from tests.fixtures import manifest
 from tests.unit.verdicts.subjects import library, machine
 from tests.unit.verdicts.subjects import survey as made
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Library, Survey
+    from cuwheel.device_code.contents import Survey
+    from cuwheel_core.device_code.libraries import Library
 
 BIN = Path(__file__).parents[2] / "fixtures" / "bin"
 FIXTURES = [each.file for each in manifest.load()]

@@ -15,7 +15,7 @@ from cuwheel.verdicts.judge import judge
 from tests.unit.verdicts.subjects import library, machine, survey
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Survey
+    from cuwheel.device_code.contents import Survey
 
 pytestmark = pytest.mark.unit
 

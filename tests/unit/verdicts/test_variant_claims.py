@@ -8,10 +8,10 @@ import pytest
 
 from cuwheel import api
 from cuwheel.device_code.survey import survey
-from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Refinement
 from cuwheel.verdicts import variant_reach, variant_values
 from cuwheel.wheel.variant import Property, Variant
+from cuwheel_core.facts.arch import Capability
 from tests.fixtures.variant_wheels import labelled, plain, says
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel.facts.arch import Capability
 from cuwheel.verdicts import variant_reach
+from cuwheel_core.facts.arch import Capability
 from tests.unit.verdicts.subjects import library, survey
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Survey
+    from cuwheel.device_code.contents import Survey
 
 X86, ARM, WINDOWS = "cp312-cp312-manylinux_2_28_x86_64", "cp312-cp312-manylinux_2_28_aarch64", "cp312-cp312-win_amd64"
 

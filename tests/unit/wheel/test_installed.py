@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.wheel import metadata
+from cuwheel_core.wheel import metadata
 from tests.fixtures import systems
 
 if TYPE_CHECKING:

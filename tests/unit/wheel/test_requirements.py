@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from cuwheel.errors import MalformedError
-from cuwheel.wheel import metadata
 from cuwheel.wheel.requirements import brought, parse
+from cuwheel_core.errors import MalformedError
+from cuwheel_core.wheel import metadata
 
 
 def test_what_an_installer_brings_is_what_holds_on_the_machine() -> None:

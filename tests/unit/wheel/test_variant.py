@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from cuwheel.errors import MalformedError
 from cuwheel.wheel import variant
-from cuwheel.wheel.metadata import WheelName
 from cuwheel.wheel.variant import Document, Property, Variant
+from cuwheel_core.errors import MalformedError
+from cuwheel_core.wheel.metadata import WheelName
 
 
 def one(label: str = "cu130_sm90", arch: str = "90_real") -> Variant:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from cuwheel.wheel import metadata
+from cuwheel.wheel import slim_note
 
 
 @pytest.mark.parametrize(
@@ -24,17 +24,17 @@ from cuwheel.wheel import metadata
 )
 def test_this_run_or_an_earlier_one(note: dict[str, object], expected: tuple[str, ...] | None) -> None:
     """Slimming by architecture after a cut by use does not bring anything back."""
-    assert metadata.workload_commands(json.dumps(note)) == expected
-    assert metadata.workload_commands(json.dumps(note).encode()) == expected
+    assert slim_note.workload_commands(json.dumps(note)) == expected
+    assert slim_note.workload_commands(json.dumps(note).encode()) == expected
 
 
 @pytest.mark.parametrize("note", [None, "", b"", "[]", "{", b"\xff", "\ud800"])
 def test_what_is_no_note(note: str | bytes | None) -> None:
-    assert metadata.workload_commands(note) is None
+    assert slim_note.workload_commands(note) is None
 
 
 def test_the_finding_names_both() -> None:
-    found = metadata.cut_to_workload(["torch"], ["python train.py"])
-    assert found.rule == metadata.CUT_RULE
+    found = slim_note.cut_to_workload(["torch"], ["python train.py"])
+    assert found.rule == slim_note.CUT_RULE
     assert "torch was cut to a workload (python train.py)" in found.message
     assert "--undo" in found.fix

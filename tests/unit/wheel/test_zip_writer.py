@@ -12,9 +12,10 @@ import pytest
 
 from cuwheel.changes.slim import act
 from cuwheel.changes.slim.request import SlimRequest
-from cuwheel.errors import MalformedError, UsageError
+from cuwheel.errors import UsageError
 from cuwheel.wheel import record, zip_writer
 from cuwheel.wheel.zip_writer import Traits, ZipWriter, deflated
+from cuwheel_core.errors import MalformedError
 from tests.unit.changes.slim.packages import FOO, PER_CUDA, make_wheel, wrong_members
 
 if TYPE_CHECKING:

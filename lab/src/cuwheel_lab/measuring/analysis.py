@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
-from cuwheel.errors import MalformedError
-from cuwheel.support import files, masking, wording
+from cuwheel.support import files, masking
 from cuwheel.support.answer import Answer
+from cuwheel_core.errors import MalformedError
+from cuwheel_core.support import wording
 from cuwheel_lab.measuring import journal, rates
 from cuwheel_lab.measuring.journal import End, FailedCall, GpuUse, Header, Outcome, Package, Start
 from cuwheel_lab.measuring.rates import Counts

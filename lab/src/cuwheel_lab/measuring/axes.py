@@ -9,7 +9,7 @@ from math import prod
 from typing import Any, TypeVar
 
 from cuwheel.support import quoting
-from cuwheel.support.wording import file_name
+from cuwheel_core.support.wording import file_name
 
 Value = TypeVar("Value")
 MAX_COMBINATIONS = 1000

@@ -19,9 +19,9 @@ from cuwheel.errors import ToolError, UsageError
 from cuwheel.network import venvs
 from cuwheel.support import codec, files, log, masking, process, quoting
 from cuwheel.support.answer import Answer
-from cuwheel.support.wording import a_few
 from cuwheel.tracing import attribution, events, session
 from cuwheel.version import __version__
+from cuwheel_core.support.wording import a_few
 from cuwheel_lab.measuring import execution, gpu_samples, rates
 from cuwheel_lab.measuring.execution import MeasuredEnvironment
 from cuwheel_lab.measuring.programs import caller

@@ -17,9 +17,11 @@ from packaging.version import InvalidVersion, Version
 
 from cuwheel.building import pipeline, sources
 from cuwheel.building.request import BuildRequest
-from cuwheel.errors import ToolError, UnavailableError, UnknownNameError, UsageError
-from cuwheel.support import limited, log, quoting, system_calls, wording
+from cuwheel.errors import ToolError, UnavailableError, UsageError
+from cuwheel.support import limited, log, quoting, system_calls
 from cuwheel.support.answer import Answer
+from cuwheel_core.errors import UnknownNameError
+from cuwheel_core.support import wording
 from cuwheel_lab.measuring import campaign, execution, journal, rates
 from cuwheel_lab.measuring.campaign import CampaignOptions, Runner, Turn
 

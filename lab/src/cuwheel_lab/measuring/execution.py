@@ -15,14 +15,16 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from cuwheel.errors import CuwheelError, ToolError, UnreadableError
+from cuwheel.errors import ToolError
 from cuwheel.network import venvs
 from cuwheel.proving.runner import checks, child
 from cuwheel.proving.runner.output import Capture
-from cuwheel.support import codec, files, limited, log, masking, process, quoting, system_calls
+from cuwheel.support import codec, files, log, masking, process, quoting
 from cuwheel.tracing import attribution, events, session
-from cuwheel.wheel import metadata
-from cuwheel.wheel.metadata import WheelName, normalised
+from cuwheel_core.errors import CuwheelError, UnreadableError
+from cuwheel_core.support import bounded, opening
+from cuwheel_core.wheel import metadata
+from cuwheel_core.wheel.metadata import WheelName, normalised
 from cuwheel_lab.measuring import journal
 from cuwheel_lab.measuring.journal import End, FailedCall, Host, Package, PageCache
 from cuwheel_lab.measuring.programs import caller
@@ -124,7 +126,7 @@ def _drop_pages(files: Iterable[Path]) -> tuple[PageCache, str]:
 def _drop_pages_of(path: Path) -> bool:
     """Whether the kernel took it; pages that another process has mapped stay."""
     try:
-        handle = system_calls.open_file(path, os.O_RDONLY | system_calls.AT_ONCE)
+        handle = opening.open_file(path, os.O_RDONLY | opening.AT_ONCE)
     except OSError:
         return False
     try:
@@ -177,7 +179,7 @@ def host_state() -> Host:
     found = []
     for path in Path("/sys/class/thermal").glob("thermal_zone*/temp"):
         with contextlib.suppress(OSError, ValueError):
-            found.append(limited.digits(path.read_text(encoding="ascii")) / 1000)
+            found.append(bounded.digits(path.read_text(encoding="ascii")) / 1000)
     return Host(memory_available=_available(), temperature=max(found, default=None), power_mode=_power_mode())
 
 
@@ -185,7 +187,7 @@ def _available() -> int | None:
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):
-                return limited.digits(line.split()[1]) * 1024
+                return bounded.digits(line.split()[1]) * 1024
     return None
 
 

@@ -14,8 +14,8 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Struct, field
 
-from cuwheel.errors import UnreadableError
 from cuwheel.support import codec, confined, files, system_calls
+from cuwheel_core.errors import UnreadableError
 from cuwheel_lab.measuring.trials_file import FailureKind
 
 SCHEMA = "cuwheel.trials-journal/1"

@@ -17,22 +17,15 @@ from msgspec.structs import replace
 from cuwheel.building.recording import reader, replays, sccache, session
 from cuwheel.building.recording.calls import COPIED_SOURCE
 from cuwheel.building.recording.shims import RecordOptions
-from cuwheel.errors import (
-    ConfigurationError,
-    CuwheelError,
-    ToolError,
-    ToolTimeoutError,
-    UnavailableError,
-    UnreadableError,
-    UsageError,
-)
+from cuwheel.errors import ConfigurationError, ToolError, ToolTimeoutError, UnavailableError, UsageError
 from cuwheel.machine.compilers import nvcc_in
 from cuwheel.support import codec, files, log, process, quoting
 from cuwheel.support.answer import Answer
-from cuwheel.support.finding import Cause
+from cuwheel.support.cause import Cause
 from cuwheel.toolchains import provide, toolchain
 from cuwheel.toolchains.request import ToolchainRequest
 from cuwheel.toolchains.toolchain import Setting
+from cuwheel_core.errors import CuwheelError, UnreadableError
 from cuwheel_lab.measuring import axes as named_axes
 
 _HINT = "cuwheel lab matrix --help shows such a file"

@@ -12,9 +12,10 @@ from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from cuwheel.errors import ToolError, UnreadableError, UsageError
+from cuwheel.errors import ToolError, UsageError
 from cuwheel.support import files, process
 from cuwheel.support.answer import Answer
+from cuwheel_core.errors import UnreadableError
 from cuwheel_lab.measuring import journal
 
 ServiceKind: TypeAlias = Literal["systemd", "systemd-user", "cron"]

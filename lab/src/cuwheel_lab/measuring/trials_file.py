@@ -10,11 +10,12 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from msgspec import Struct, field
 
-from cuwheel.errors import ConfigurationError, CuwheelError
+from cuwheel.errors import ConfigurationError
 from cuwheel.machine import fleet
 from cuwheel.network import venvs
 from cuwheel.support import codec, files
-from cuwheel.support.wording import read_size
+from cuwheel_core.errors import CuwheelError
+from cuwheel_core.support.wording import read_size
 from cuwheel_lab.measuring import axes as named_axes
 
 # How a trial may fail: it ended with another status or by a signal, took too long or too much memory, printed what it

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from cuwheel.report.document import Block, Document, Heading, Paragraph
 from cuwheel.report.drawings import Chart, Point, Series, ticks_of_values
 from cuwheel.report.tables import Facts, Row, Table, figure, short, table
-from cuwheel.support.wording import duration, percent_change, size
+from cuwheel_core.support.wording import duration, percent_change, size
 from cuwheel_lab.measuring.bench import Bench, Change, Difference, Level, Moment, rate_in_words, time_in_words
 
 _SHORT = 10e-6  # seconds of a call

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from cuwheel.report.document import Block, Document, Heading, Paragraph
 from cuwheel.report.tables import short, table
-from cuwheel.support import wording
-from cuwheel.support.wording import a_few
+from cuwheel_core.support import wording
+from cuwheel_core.support.wording import a_few
 
 if TYPE_CHECKING:
     from cuwheel_lab.measuring.bisection import Bisection

@@ -8,9 +8,10 @@ from pathlib import Path
 from cuwheel.machine import profile
 from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim
 from cuwheel.report.tables import Column, Facts, Row, figure, short, table
-from cuwheel.support import files, printable, quoting, wording
+from cuwheel.support import files, quoting
 from cuwheel.support.answer import to_json
 from cuwheel.version import __version__
+from cuwheel_core.support import printable, wording
 from cuwheel_lab.measuring.matrix import STATE_FILE, Cell, Matrix
 
 _MINUTE = 60.0

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim
 from cuwheel.report.drawings import Chart, Point, Series
 from cuwheel.report.tables import Column, Facts, Row, Table, figure, short, table
-from cuwheel.support import quoting, wording
-from cuwheel.support.wording import a_few, duration, size
+from cuwheel.support import quoting
+from cuwheel_core.support import wording
+from cuwheel_core.support.wording import a_few, duration, size
 
 if TYPE_CHECKING:
     from cuwheel_lab.measuring.analysis import Group, Side, Trials

@@ -19,9 +19,9 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
 from cuwheel.building import config
-from cuwheel.errors import FactsError
 from cuwheel.support import codec, limited
 from cuwheel.wheel import requirements
+from cuwheel_core.errors import FactsError
 
 if TYPE_CHECKING:
     from cuwheel.building.tables import Table

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct, field
 
 from cuwheel.building.recording import words
-from cuwheel.support import files, limited, system_calls
-from cuwheel.support.wording import file_name
+from cuwheel.support import files
+from cuwheel_core.support import bounded, opening
+from cuwheel_core.support.wording import file_name
 
 if TYPE_CHECKING:
     from cuwheel.building.recording.words import Parsed
@@ -122,7 +123,7 @@ def parse_phases(text: str) -> Iterator[Phase]:
         cells = [cell.strip() for cell in line.split(",")]
         if len(cells) < _COLUMNS or cells[-1] not in _UNITS:
             continue
-        count = limited.real(cells[-2])
+        count = bounded.real(cells[-2])
         if count is not None and count >= 0:
             yield Phase(name=cells[1], file=cells[0], arch=cells[-4], seconds=count * _UNITS[cells[-1]])
 
@@ -171,7 +172,7 @@ def write_json(folder: Path, name: str, value: object) -> None:
 
 def append_event(folder: Path, event: dict[str, object]) -> None:
     """One write: shims append to the same file."""
-    file = system_calls.open_file(folder / CALLS_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    file = opening.open_file(folder / CALLS_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         os.write(file, json.dumps(event).encode("ascii") + b"\n")
     finally:

@@ -16,9 +16,10 @@ from msgspec.structs import replace
 from cuwheel.building.recording import calls, reader, recorder, replays, session, words
 from cuwheel.building.recording.calls import Call, CallState, Record, Summary, duration, is_trial, parse_call
 from cuwheel.building.recording.replays import Replay
-from cuwheel.errors import CuwheelError, NotStartedError, UnreadableError, UsageError
+from cuwheel.errors import NotStartedError, UsageError
 from cuwheel.support import files, log, process
 from cuwheel.support.answer import Answer
+from cuwheel_core.errors import CuwheelError, UnreadableError
 
 if TYPE_CHECKING:
     from cuwheel.building.recording.shims import RecordOptions

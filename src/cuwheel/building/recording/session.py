@@ -20,9 +20,10 @@ from msgspec import Struct
 from cuwheel.building.recording import calls, reader, sccache, shims, words
 from cuwheel.building.recording.recorder import Recorder, choose_recorder
 from cuwheel.building.recording.shims import RecordOptions, ShimOrders
-from cuwheel.errors import UnreadableError, UsageError
+from cuwheel.errors import UsageError
 from cuwheel.support import files, log, masking, scratch, system_calls
 from cuwheel.version import __version__
+from cuwheel_core.errors import UnreadableError
 
 if TYPE_CHECKING:
     _Hide = Callable[[str], str]

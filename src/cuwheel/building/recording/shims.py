@@ -16,8 +16,10 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from cuwheel.errors import ToolError, ToolTimeoutError, UnreadableError
-from cuwheel.support import masking, own_c, printable, process
+from cuwheel.errors import ToolError, ToolTimeoutError
+from cuwheel.support import masking, own_c, process
+from cuwheel_core.errors import UnreadableError
+from cuwheel_core.support import printable
 
 # Instructions for the shims: files in a private folder, which the variable CUWHEEL_RECORD names.
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from cuwheel.building.recording.options import INPUT, parse_options
-from cuwheel.support.wording import file_name
+from cuwheel_core.support.wording import file_name
 
 # The same names as in shim/tools.h; a test holds the two together.
 TOOLS = {

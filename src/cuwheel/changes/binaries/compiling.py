@@ -22,27 +22,30 @@ from msgspec.structs import replace
 
 from cuwheel.changes.binaries.payloads import compressed
 from cuwheel.changes.binaries.plan import registered_containers
-from cuwheel.device_code import cubin, fatbin
-from cuwheel.device_code.libraries import Entry, Library
-from cuwheel.errors import CuwheelError, MalformedError, ToolError, ToolTimeoutError, UnavailableError, UsageError
-from cuwheel.facts import gpus, toolkits, versions
-from cuwheel.facts.arch import Arch, Capability, Suffix, looks_like_arch
+from cuwheel.errors import ToolError, ToolTimeoutError, UnavailableError, UsageError
 from cuwheel.facts.tables import tables
 from cuwheel.machine import fleet, system
-from cuwheel.support import codec, files, limited, log, process
-from cuwheel.support.finding import Finding, finding
-from cuwheel.support.wording import file_name
+from cuwheel.support import codec, files, log, process
+from cuwheel.support.finding import finding
 from cuwheel.toolchains import assembler
 from cuwheel.toolchains.store import open_store
-from cuwheel.verdicts import drivers
 from cuwheel.verdicts.ahead_of_time import release_for
-from cuwheel.verdicts.choice import Device, capability_in_toolkit, choose, loadable_code
-from cuwheel.verdicts.modules import device_linked
-from cuwheel.verdicts.predict import reach_of
+from cuwheel_core.device_code import cubin, fatbin
+from cuwheel_core.device_code.libraries import Entry, Library
+from cuwheel_core.errors import CuwheelError, MalformedError
+from cuwheel_core.facts import gpus, toolkits, versions
+from cuwheel_core.facts.arch import Arch, Capability, Suffix, looks_like_arch
+from cuwheel_core.support import bounded
+from cuwheel_core.support.wording import file_name
+from cuwheel_core.verdicts import drivers
+from cuwheel_core.verdicts.choice import Loader, capability_in_toolkit, choose, loadable_code
+from cuwheel_core.verdicts.modules import device_linked
+from cuwheel_core.verdicts.predict import reach_of
 
 if TYPE_CHECKING:
     from cuwheel.machine.fleet import Machines
     from cuwheel.toolchains.assembler import Assembler
+    from cuwheel_core.support.finding import Finding
 
 _SECONDS = 3600.0  # for one piece of PTX: the largest seen take minutes
 _PTX, _CUBIN = "code.ptx", "code.cubin"  # the same names wherever it is compiled: ptxas writes down how it was called
@@ -64,8 +67,8 @@ class Aim(Struct, frozen=True, kw_only=True):
     ptx_isa: str | None = None
 
     @property
-    def device(self) -> Device:
-        return Device(capability=self.capability, ptx_isa=self.ptx_isa)
+    def device(self) -> Loader:
+        return Loader(capability=self.capability, ptx_isa=self.ptx_isa)
 
 
 def aims_of(words: Machines, env: Path | None = None) -> tuple[Aim, ...]:
@@ -159,7 +162,7 @@ def what_to_compile(library: Library, aims: Sequence[Aim], cuda: str | None = No
     wanted: dict[tuple[int, Arch], Compilation] = {}
     untouched: dict[tuple[str, str], set[int]] = {}  # the same container for each GPU
     for aim in aims:
-        device = Device(capability=aim.capability)  # of any driver: one that is too old for the PTX takes it, and fails
+        device = Loader(capability=aim.capability)  # of any driver: one that is too old for the PTX takes it, and fails
         link = _link(library, members, named, aim, cuda)
         links = link is None and reach_of(library).by_code(device).basis == "relocatable"
         if link:
@@ -193,7 +196,7 @@ def _containers(numbers: Collection[int]) -> str:
     return f"container {min(numbers)} stays" if len(numbers) == 1 else f"{len(numbers)} containers stay"
 
 
-def _compiled_by_driver(entries: Sequence[Entry], device: Device) -> Entry | None:
+def _compiled_by_driver(entries: Sequence[Entry], device: Loader) -> Entry | None:
     """The PTX that the driver would compile, however old the driver; None where there is machine code, or nothing."""
     codes = [(entry, found) for entry in entries if (found := loadable_code(entry))]
     taken = choose([found for _, found in codes], device)
@@ -231,7 +234,7 @@ def _link(
     if len(linked) != 1 or not objects:
         return None
     (container,) = linked
-    device = Device(capability=aim.capability)
+    device = Loader(capability=aim.capability)
     there = [code for entry in members.get(container, ()) if (code := loadable_code(entry))]
     if choose(there, device).how in ("native", "compatible"):
         return None
@@ -265,7 +268,7 @@ def _link(
     )
 
 
-def _object(library: str, entries: Sequence[Entry], device: Device) -> Object | None:
+def _object(library: str, entries: Sequence[Entry], device: Loader) -> Object | None:
     """The code of one container to link: machine code for that GPU, else PTX that the driver takes, else LTO-IR."""
     for entry in entries:
         if entry.kind == "cubin" and entry.arch == Arch(device.capability):
@@ -597,7 +600,7 @@ def entry_of(code: bytes, arch: Arch, like: Entry) -> bytes:
 def text_entry(text: bytes, ptx: Entry) -> bytes:
     """PTX as an entry, stored raw. The block of options must be there, and may be empty."""
     stored = _padded(text.rstrip(b"\0") + b"\0")
-    major, minor = map(limited.digits, (ptx.ptx_isa or "1.0").split("."))
+    major, minor = map(bounded.digits, (ptx.ptx_isa or "1.0").split("."))
     at = fatbin.ENTRY.size
     options = struct.pack("<II", at + 8, 0) + bytes(8)
     number, flags = ptx.arch.capability.number, PLAIN_FLAGS | _SUFFIXES[ptx.arch.suffix]

@@ -11,21 +11,22 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from cuwheel.device_code import elf, fatbin, limits, pe
-from cuwheel.device_code.dynamic import ElfPointers
-from cuwheel.device_code.fatbin import CONTAINER, MAGIC, ZSTD_MAGIC, RawContainer, RawEntry
-from cuwheel.device_code.pe import Pe
-from cuwheel.device_code.registration import read_registration
-from cuwheel.device_code.sections import FATBIN_SECTIONS, WRAPPER_SECTIONS, disjoint
-from cuwheel.errors import MalformedError
-from cuwheel.support.finding import Finding, finding
-from cuwheel.support.wording import size
+from cuwheel.support.finding import finding
+from cuwheel_core.device_code import elf, fatbin, limits, pe
+from cuwheel_core.device_code.dynamic import ElfPointers
+from cuwheel_core.device_code.fatbin import CONTAINER, MAGIC, ZSTD_MAGIC, RawContainer, RawEntry
+from cuwheel_core.device_code.pe import Pe
+from cuwheel_core.device_code.registration import read_registration
+from cuwheel_core.device_code.sections import FATBIN_SECTIONS, WRAPPER_SECTIONS, disjoint
+from cuwheel_core.errors import MalformedError
+from cuwheel_core.support.wording import size
 
 if TYPE_CHECKING:
     from cuwheel.changes.binaries.plan import EntryDecision, LibraryPlan
-    from cuwheel.device_code.elf import Elf
-    from cuwheel.device_code.libraries import Registration
-    from cuwheel.support.buffer import Buffer
+    from cuwheel_core.device_code.elf import Elf
+    from cuwheel_core.device_code.libraries import Registration
+    from cuwheel_core.support.buffer import Buffer
+    from cuwheel_core.support.finding import Finding
 
 BLOCK_ALIGNMENT = 64  # of what moves among device code
 

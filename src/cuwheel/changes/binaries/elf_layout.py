@@ -16,12 +16,12 @@ from cuwheel.changes.binaries import elf_references
 from cuwheel.changes.binaries.draft import BLOCK_ALIGNMENT, Block, Cut, round_down, round_up, uncut_parts
 from cuwheel.changes.binaries.elf_references import SHT_GNU_HASH, SHT_VERDEF, SHT_VERNEED, SHT_VERSYM
 from cuwheel.changes.binaries.plan import PAGES
-from cuwheel.device_code.elf import PF_X, PT_LOAD, SHT_DYNSYM, SHT_HASH, SHT_NOBITS, SHT_NOTE, SHT_RELA, SHT_STRTAB
-from cuwheel.errors import MalformedError
+from cuwheel_core.device_code.elf import PF_X, PT_LOAD, SHT_DYNSYM, SHT_HASH, SHT_NOBITS, SHT_NOTE, SHT_RELA, SHT_STRTAB
+from cuwheel_core.errors import MalformedError
 
 if TYPE_CHECKING:
     from cuwheel.changes.binaries.draft import Emptied, Packed
-    from cuwheel.device_code.elf import Elf, Header, Segment
+    from cuwheel_core.device_code.elf import Elf, Header, Segment
 
 
 # Where code that is emptied in place lies close together, what is between is not worth a program header.

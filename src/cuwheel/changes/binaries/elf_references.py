@@ -8,9 +8,9 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.device_code import dynamic
-from cuwheel.device_code.dynamic import SYMBOL
-from cuwheel.device_code.elf import (
+from cuwheel_core.device_code import dynamic
+from cuwheel_core.device_code.dynamic import SYMBOL
+from cuwheel_core.device_code.elf import (
     PT_DYNAMIC,
     PT_INTERP,
     PT_LOAD,
@@ -24,12 +24,12 @@ from cuwheel.device_code.elf import (
     SHT_STRTAB,
     SHT_SYMTAB,
 )
-from cuwheel.device_code.sections import FATBIN_SECTIONS, WRAPPER_SECTIONS
-from cuwheel.errors import MalformedError
+from cuwheel_core.device_code.sections import FATBIN_SECTIONS, WRAPPER_SECTIONS
+from cuwheel_core.errors import MalformedError
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.elf import Elf, Header, Segment
-    from cuwheel.support.buffer import Buffer
+    from cuwheel_core.device_code.elf import Elf, Header, Segment
+    from cuwheel_core.support.buffer import Buffer
 
 
 # Everything in an ELF file that holds an address inside its device code: what must change when that moves.

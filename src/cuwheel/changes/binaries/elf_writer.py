@@ -26,15 +26,15 @@ from cuwheel.changes.binaries.draft import (
 from cuwheel.changes.binaries.elf_layout import Annex, Layout, Table, page_of
 from cuwheel.changes.binaries.elf_references import MOVABLE_TAGS, Reference, SymbolAt
 from cuwheel.changes.binaries.plan import PAGES
-from cuwheel.device_code import elf
-from cuwheel.device_code.dynamic import SYMBOL
-from cuwheel.device_code.elf import HEADER_SIZE, PF_X, PT_DYNAMIC, PT_LOAD, SHT_NOBITS, Elf
-from cuwheel.device_code.sections import FATBIN_SECTIONS, disjoint
-from cuwheel.errors import MalformedError
+from cuwheel_core.device_code import elf
+from cuwheel_core.device_code.dynamic import SYMBOL
+from cuwheel_core.device_code.elf import HEADER_SIZE, PF_X, PT_DYNAMIC, PT_LOAD, SHT_NOBITS, Elf
+from cuwheel_core.device_code.sections import FATBIN_SECTIONS, disjoint
+from cuwheel_core.errors import MalformedError
 
 if TYPE_CHECKING:
     from cuwheel.changes.binaries.draft import Emptied, NewContainer, Packed, Patch
-    from cuwheel.device_code.libraries import Registration
+    from cuwheel_core.device_code.libraries import Registration
 
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.changes.binaries import payloads
 from cuwheel.changes.binaries.draft import NewFile, Piece, round_up
-from cuwheel.device_code import elf as elf_file
-from cuwheel.device_code.elf import PT_LOAD, SHT_NOBITS
-from cuwheel.errors import MalformedError
-from cuwheel.support.buffer import Buffer, FileBuffer
+from cuwheel_core.device_code import elf as elf_file
+from cuwheel_core.device_code.elf import PT_LOAD, SHT_NOBITS
+from cuwheel_core.errors import MalformedError
+from cuwheel_core.support.buffer import Buffer, FileBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

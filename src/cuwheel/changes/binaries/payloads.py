@@ -14,17 +14,19 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from cuwheel.changes.binaries.draft import Patch, Piece, Replacement, round_up
-from cuwheel.device_code import fatbin
-from cuwheel.device_code.fatbin import FLAG_LZ4, FLAG_ZSTD
-from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.support import system_calls
-from cuwheel.support.buffer import Buffer, MemoryBuffer, OutOfBoundsError, zstd_compressed
-from cuwheel.support.finding import Finding, finding
+from cuwheel.support.finding import finding
+from cuwheel_core.device_code import fatbin
+from cuwheel_core.device_code.fatbin import FLAG_LZ4, FLAG_ZSTD
+from cuwheel_core.errors import MalformedError, UnreadableError
+from cuwheel_core.support import opening
+from cuwheel_core.support.buffer import Buffer, MemoryBuffer, OutOfBoundsError, zstd_compressed
+from cuwheel_core.support.finding import Finding
 
 if TYPE_CHECKING:
     from cuwheel.changes.binaries.draft import Draft, NewFile
     from cuwheel.changes.binaries.plan import EntryDecision, LibraryPlan
-    from cuwheel.device_code.libraries import Compression
+    from cuwheel_core.device_code.libraries import Compression
 
 
 # Device code compressed anew, losslessly and on all cores, into a file of its own until its place is known.
@@ -243,8 +245,8 @@ def same_bytes(one: int, at: int, other: int, place: int, size: int) -> bool:
     """Whether two files hold the same bytes there."""
     while size:
         count = min(size, _CHUNK)
-        first = system_calls.read_at(one, count, at)
-        if not first or first != system_calls.read_at(other, len(first), place):
+        first = opening.read_at(one, count, at)
+        if not first or first != opening.read_at(other, len(first), place):
             return False
         at, place, size = at + len(first), place + len(first), size - len(first)
     return True
@@ -259,7 +261,7 @@ def write_checksum(target: int, place: int, size: int) -> None:
         write_all(target, bytes(4), place)
         total, nonzero = 0, False
         for at in range(0, size, _CHUNK):
-            number = int.from_bytes(system_calls.read_at(target, min(_CHUNK, size - at), at), "little")
+            number = int.from_bytes(opening.read_at(target, min(_CHUNK, size - at), at), "little")
             total, nonzero = (total + number) % 0xFFFF, nonzero or bool(number)
         folded = total or (0xFFFF if nonzero else 0)
         write_all(target, (folded + size).to_bytes(8, "little")[:4], place)

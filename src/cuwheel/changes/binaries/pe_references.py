@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.changes.binaries.draft import round_up
-from cuwheel.device_code.pe import (
+from cuwheel_core.device_code.pe import (
     CERTIFICATES,
     COFF,
     DIRECTORIES_AT,
@@ -20,10 +20,10 @@ from cuwheel.device_code.pe import (
     RELOCATIONS,
     SECTION,
 )
-from cuwheel.errors import MalformedError
+from cuwheel_core.errors import MalformedError
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.pe import Pe
+    from cuwheel_core.device_code.pe import Pe
 
 
 # What Windows' loader demands of a file before it maps it, and what every linker does: a file that breaks one stays.

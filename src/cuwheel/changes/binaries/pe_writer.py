@@ -24,13 +24,23 @@ from cuwheel.changes.binaries.draft import (
 )
 from cuwheel.changes.binaries.pe_references import MOST_SECTIONS, Fields, Pointer
 from cuwheel.changes.binaries.plan import WINDOWS_MACHINES
-from cuwheel.device_code.pe import CERTIFICATES, COFF, DEBUG, DIRECTORIES_AT, EXECUTABLE, RELOCATIONS, SECTION, Pe, Row
-from cuwheel.device_code.sections import FATBIN_SECTIONS
-from cuwheel.errors import MalformedError
+from cuwheel_core.device_code.pe import (
+    CERTIFICATES,
+    COFF,
+    DEBUG,
+    DIRECTORIES_AT,
+    EXECUTABLE,
+    RELOCATIONS,
+    SECTION,
+    Pe,
+    Row,
+)
+from cuwheel_core.device_code.sections import FATBIN_SECTIONS
+from cuwheel_core.errors import MalformedError
 
 if TYPE_CHECKING:
     from cuwheel.changes.binaries.draft import Emptied, NewContainer, Packed, Patch, Piece
-    from cuwheel.device_code.libraries import Registration
+    from cuwheel_core.device_code.libraries import Registration
 
 
 _FORCE_INTEGRITY = 0x80

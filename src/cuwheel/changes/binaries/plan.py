@@ -7,11 +7,11 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from cuwheel.device_code.libraries import Compression, Entry, Kind, Library
-from cuwheel.device_code.sections import FATBIN_SECTIONS
-from cuwheel.facts.arch import Arch
 from cuwheel.machine.fleet import Machine
-from cuwheel.support.finding import Finding
+from cuwheel_core.device_code.libraries import Compression, Entry, Kind, Library
+from cuwheel_core.device_code.sections import FATBIN_SECTIONS
+from cuwheel_core.facts.arch import Arch
+from cuwheel_core.support.finding import Finding
 
 Fate: TypeAlias = Literal["slimmed", "removed", "restored", "unchanged"]
 # ELF files of these processors are rewritten; the largest page that a kernel of that machine uses.

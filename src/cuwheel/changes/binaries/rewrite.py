@@ -13,20 +13,21 @@ from msgspec.structs import replace
 
 from cuwheel.changes.binaries import draft, elf_writer, host_debug, payloads, pe_references, pe_writer
 from cuwheel.changes.binaries.draft import Addition, Piece, open_library, rebuild_container, walk_containers
-from cuwheel.device_code.fatbin import RawContainer, RawEntry, Walk
-from cuwheel.device_code.pe import Pe
-from cuwheel.device_code.sections import FATBIN_SECTIONS
-from cuwheel.errors import CuwheelError, MalformedError, UnreadableError
 from cuwheel.support import log
-from cuwheel.support.buffer import Buffer, FileBuffer
-from cuwheel.support.finding import Finding, finding
-from cuwheel.verdicts.choice import Device, HasCode, chosen_entry, device_of_machine
+from cuwheel.support.finding import finding
+from cuwheel_core.device_code.fatbin import RawContainer, RawEntry, Walk
+from cuwheel_core.device_code.pe import Pe
+from cuwheel_core.device_code.sections import FATBIN_SECTIONS
+from cuwheel_core.errors import CuwheelError, MalformedError, UnreadableError
+from cuwheel_core.support.buffer import Buffer, FileBuffer
+from cuwheel_core.verdicts.choice import HasCode, Loader, chosen_entry, loader_of
 
 if TYPE_CHECKING:
     from cuwheel.changes.binaries.draft import Draft, Emptied, NewContainer, Replacement
     from cuwheel.changes.binaries.plan import EntryDecision, FileChange, LibraryPlan
-    from cuwheel.device_code.elf import Elf
-    from cuwheel.device_code.libraries import Entry, Registration
+    from cuwheel_core.device_code.elf import Elf
+    from cuwheel_core.device_code.libraries import Entry, Registration
+    from cuwheel_core.support.finding import Finding
 
 
 class Rewritten(NamedTuple):
@@ -341,11 +342,11 @@ def _must_take_same_entries(found: _Found, made: Draft, plan: LibraryPlan) -> No
             continue
         seen.add(lists)
         for machine in plan.machines:
-            if (on := device_of_machine(machine)) and _taken_code(before, on) != _taken_code(after, on):
+            if (on := loader_of(machine)) and _taken_code(before, on) != _taken_code(after, on):
                 raise MalformedError(plan.path, f"{machine.name} would load other code than before", _HINT)
 
 
-def _taken_code(entries: Sequence[HasCode], on: Device) -> tuple[str, str] | None:
+def _taken_code(entries: Sequence[HasCode], on: Loader) -> tuple[str, str] | None:
     index = chosen_entry(entries, on)
     return None if index is None else _code(entries[index])
 

@@ -33,23 +33,25 @@ from cuwheel.changes.stamp import stamp
 from cuwheel.device_code import description
 from cuwheel.device_code.survey import survey_wheel
 from cuwheel.device_code.target import downloaded_if_pinned
-from cuwheel.errors import MalformedError, UnreadableError, UsageError
-from cuwheel.facts import gpus, toolkits, versions
+from cuwheel.errors import UsageError
 from cuwheel.machine import fleet
 from cuwheel.support import codec, files, system_calls
-from cuwheel.support.finding import Finding, finding
-from cuwheel.support.wording import a_few, file_name
-from cuwheel.verdicts import drivers
+from cuwheel.support.finding import finding
 from cuwheel.wheel import variant
 from cuwheel.wheel.edit import WheelEdit
 from cuwheel.wheel.file import WheelFile, output_of
+from cuwheel_core.errors import MalformedError, UnreadableError
+from cuwheel_core.facts import gpus, toolkits, versions
+from cuwheel_core.support.wording import a_few, file_name
+from cuwheel_core.verdicts import drivers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from cuwheel.changes.graft.request import GraftRequest
-    from cuwheel.device_code.libraries import Entry, Library
-    from cuwheel.facts.arch import Arch
+    from cuwheel_core.device_code.libraries import Entry, Library
+    from cuwheel_core.facts.arch import Arch
+    from cuwheel_core.support.finding import Finding
 
 _SHOWN = 8
 

@@ -9,12 +9,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.changes.binaries.plan import AddedCode
-from cuwheel.facts.arch import Arch
 from cuwheel.support import codec
 from cuwheel.support.answer import Answer
-from cuwheel.support.finding import Finding
-from cuwheel.verdicts.predict import Outcome
 from cuwheel.version import __version__
+from cuwheel_core.facts.arch import Arch
+from cuwheel_core.support.finding import Finding
+from cuwheel_core.verdicts.predict import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -30,32 +30,34 @@ from cuwheel.changes.graft.decide import Decision
 from cuwheel.changes.graft.request import GraftRequest
 from cuwheel.changes.graft.subject import CodeFile, Held, Subject
 from cuwheel.changes.graft.writing import labelled, must_be_intact, write_library, write_wheel
-from cuwheel.device_code import fatbin
-from cuwheel.device_code.libraries import Entry, Library
-from cuwheel.device_code.library import read_library
 from cuwheel.device_code.survey import survey, survey_wheel
 from cuwheel.device_code.target import downloaded_if_pinned
-from cuwheel.errors import MalformedError, UnreadableError, UsageError
-from cuwheel.facts import gpus
+from cuwheel.errors import UsageError
 from cuwheel.support import files, quoting, system_calls
-from cuwheel.support.buffer import FileBuffer
-from cuwheel.support.finding import Finding, finding
-from cuwheel.support.wording import a_few, file_name
-from cuwheel.verdicts.choice import Device, choose, loadable_code
-from cuwheel.verdicts.predict import GOOD, reach_of
+from cuwheel.support.finding import finding
 from cuwheel.wheel import journal, journal_file, record
 from cuwheel.wheel.edit import WheelEdit
 from cuwheel.wheel.file import WheelFile, output_of
 from cuwheel.wheel.journal_file import Header
+from cuwheel_core.device_code import fatbin
+from cuwheel_core.device_code.libraries import Entry, Library
+from cuwheel_core.device_code.library import read_library
+from cuwheel_core.errors import MalformedError, UnreadableError
+from cuwheel_core.facts import gpus
+from cuwheel_core.support.buffer import FileBuffer
+from cuwheel_core.support.finding import Finding
+from cuwheel_core.support.wording import a_few, file_name
+from cuwheel_core.verdicts.choice import Loader, choose, loadable_code
+from cuwheel_core.verdicts.predict import GOOD, reach_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from cuwheel.changes.graft.answer import Graft
     from cuwheel.changes.in_place import Layout
-    from cuwheel.facts.arch import Arch
     from cuwheel.machine.fleet import Machine
     from cuwheel.wheel.record import Digest
+    from cuwheel_core.facts.arch import Arch
 
 # What is left of PTX as it is stored, once it is machine code that is stored the same way: catboost's for sm_90.
 _SHARE_OF_PTX = 0.3
@@ -235,7 +237,7 @@ def plan_of(libraries: Sequence[Library], request: GraftRequest, aims: tuple[Aim
 def _without_ptx(libraries: Sequence[Library], aims: Sequence[Aim]) -> Iterator[Finding]:
     """Where nothing runs on a GPU, nor could be compiled for it."""
     for aim in aims:
-        device = Device(capability=aim.capability)
+        device = Loader(capability=aim.capability)
         failing = [each for each in libraries if reach_of(each).by_code(device).outcome == "fails"]
         partly = [file_name(each.path) for each in failing if _has_code_for(each, device)]
         if none := [name for each in failing if (name := file_name(each.path)) not in partly]:
@@ -245,7 +247,7 @@ def _without_ptx(libraries: Sequence[Library], aims: Sequence[Aim]) -> Iterator[
             yield finding("compile-no-ptx", f"{a_few(partly)}: {words}, and nothing links the others alone")
 
 
-def _has_code_for(library: Library, device: Device) -> bool:
+def _has_code_for(library: Library, device: Loader) -> bool:
     """Whether anything in it fits, though not enough to run."""
     codes = (loadable_code(each) for each in library.entries)
     return any(code and choose([code], device).entry is not None for code in codes)

@@ -9,8 +9,8 @@ from cuwheel.changes.binaries.plan import AddedCode
 from cuwheel.changes.graft import fitting, host
 from cuwheel.changes.graft.answer import GraftedLibrary, Proof, weakest
 from cuwheel.changes.graft.fitting import Misfit, Pair
-from cuwheel.errors import MalformedError
-from cuwheel.support.wording import counted
+from cuwheel_core.errors import MalformedError
+from cuwheel_core.support.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from cuwheel.changes.graft.answer import Origin
     from cuwheel.changes.graft.subject import Held, Subject
     from cuwheel.device_code.description import Description
-    from cuwheel.device_code.fatbin import RawEntry
-    from cuwheel.support.finding import Finding
+    from cuwheel_core.device_code.fatbin import RawEntry
+    from cuwheel_core.support.finding import Finding
 
 _KINDS = {"ptx": 0, "cubin": 1}
 

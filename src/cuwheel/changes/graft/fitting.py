@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.changes.graft.subject import Held, Subject, arch_lists_in, code_difference, listed_numbers, same_code
 from cuwheel.device_code.demangle import demangled
-from cuwheel.support.finding import Finding, finding
+from cuwheel.support.finding import finding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from cuwheel_core.support.finding import Finding
 
 _SHOWN = 3
 _LONGEST_NAME = 100

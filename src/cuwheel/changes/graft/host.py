@@ -27,18 +27,18 @@ from cuwheel.changes.binaries.pe_references import (
     relocation_blocks,
 )
 from cuwheel.changes.binaries.pe_references import ARM64_PAGE as PAGE
-from cuwheel.device_code.dynamic import SYMBOL
-from cuwheel.device_code.elf import SHT_DYNAMIC, SHT_DYNSYM, SHT_NOBITS, SHT_NOTE, SHT_RELA, SHT_SYMTAB
-from cuwheel.device_code.pe import DEBUG, EXECUTABLE, EXPORTS, RESOURCES, Pe
-from cuwheel.device_code.sections import FATBIN_SECTIONS, Section
+from cuwheel_core.device_code.dynamic import SYMBOL
+from cuwheel_core.device_code.elf import SHT_DYNAMIC, SHT_DYNSYM, SHT_NOBITS, SHT_NOTE, SHT_RELA, SHT_SYMTAB
+from cuwheel_core.device_code.pe import DEBUG, EXECUTABLE, EXPORTS, RESOURCES, Pe
+from cuwheel_core.device_code.sections import FATBIN_SECTIONS, Section
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.changes.graft.subject import Subject
-    from cuwheel.device_code.elf import Header
-    from cuwheel.device_code.pe import Row
-    from cuwheel.support.buffer import Buffer
+    from cuwheel_core.device_code.elf import Header
+    from cuwheel_core.device_code.pe import Row
+    from cuwheel_core.support.buffer import Buffer
 
 _ALLOC, _EXEC = 0x2, 0x4
 _RELA = struct.Struct("<QQq")

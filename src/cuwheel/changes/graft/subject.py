@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from cuwheel.changes.binaries.draft import open_library, walk_containers
-from cuwheel.device_code import cubin, fatbin
-from cuwheel.device_code.cubin import Interface
-from cuwheel.device_code.pe import Pe
-from cuwheel.errors import MalformedError
-from cuwheel.support import limited
-from cuwheel.support.buffer import FileBuffer
+from cuwheel_core.device_code import cubin, fatbin
+from cuwheel_core.device_code.cubin import Interface
+from cuwheel_core.device_code.pe import Pe
+from cuwheel_core.errors import MalformedError
+from cuwheel_core.support import bounded
+from cuwheel_core.support.buffer import FileBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from cuwheel.device_code.elf import Elf
-    from cuwheel.device_code.fatbin import RawEntry
-    from cuwheel.device_code.libraries import Entry
-    from cuwheel.device_code.sections import Section
+    from cuwheel_core.device_code.elf import Elf
+    from cuwheel_core.device_code.fatbin import RawEntry
+    from cuwheel_core.device_code.libraries import Entry
+    from cuwheel_core.device_code.sections import Section
 
 
 class Held(NamedTuple):
@@ -244,7 +244,7 @@ class ModuleId(NamedTuple):
 def parse_module_id(text: str) -> ModuleId | None:
     if not (found := _ID.fullmatch(text)):
         return None
-    size, rest = limited.digits(found[2]), found[3]
+    size, rest = bounded.digits(found[2]), found[3]
     return ModuleId(text, int(found[1], 16), rest[:size]) if rest[size : size + 1] == "_" else None
 
 
@@ -261,7 +261,7 @@ def module_ids_in(names: Iterable[str]) -> Iterator[str]:
         for found in _HEADED.finditer(name):
             digits, head = found[1], found[2]
             for start in range(len(digits) - 1, -1, -1):  # a digit before them may be the end of another name
-                text = name[found.start(2) : found.start(2) + limited.digits(digits[start:])].removeprefix(head)
+                text = name[found.start(2) : found.start(2) + bounded.digits(digits[start:])].removeprefix(head)
                 if parse_module_id(text):
                     yield text
                     break
@@ -361,8 +361,8 @@ def arch_lists_in(names: Iterable[str]) -> Iterator[str]:
         for match in _LISTED.finditer(name):
             # Only the length before a name tells where it ends: a digit may follow.
             for digits in (match[1], match[1][-2:]):
-                text = name[match.end() : match.end() + limited.digits(digits)]
-                if text.startswith(("CUB_", "THRUST_", "_V_")) and len(text) == limited.digits(digits):
+                text = name[match.end() : match.end() + bounded.digits(digits)]
+                if text.startswith(("CUB_", "THRUST_", "_V_")) and len(text) == bounded.digits(digits):
                     yield text.partition("_SM")[2] or "_" + text.split("_", 2)[2].removesuffix("_NS")
                     break
 

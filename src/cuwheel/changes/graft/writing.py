@@ -16,15 +16,16 @@ from cuwheel.changes.graft import host
 from cuwheel.changes.graft.answer import GRAFT_NOTE, Giver, WheelSize, note_of, read_note
 from cuwheel.changes.graft.subject import Subject
 from cuwheel.changes.stamp import stamp
-from cuwheel.device_code import elf
-from cuwheel.device_code.pe import Pe
-from cuwheel.errors import CuwheelError, MalformedError, UsageError
+from cuwheel.errors import UsageError
 from cuwheel.support import files, limited, process, system_calls
-from cuwheel.support.buffer import FileBuffer
-from cuwheel.support.wording import a_few
 from cuwheel.wheel import variant
 from cuwheel.wheel.edit import WheelEdit
 from cuwheel.wheel.file import output_of
+from cuwheel_core.device_code import elf
+from cuwheel_core.device_code.pe import Pe
+from cuwheel_core.errors import CuwheelError, MalformedError
+from cuwheel_core.support.buffer import FileBuffer
+from cuwheel_core.support.wording import a_few
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -24,16 +24,18 @@ from cuwheel.changes.repair.contents import Binary, Contents, contents_of, read_
 from cuwheel.changes.repair.decide import Decision, add_folders, decide
 from cuwheel.changes.repair.needs import asked_for, inside_of, leads_to, search_path_of
 from cuwheel.device_code.target import downloaded_if_pinned
-from cuwheel.errors import MalformedError, ToolError, UsageError
+from cuwheel.errors import ToolError, UsageError
 from cuwheel.support import files, log, process, system_calls
 from cuwheel.support.files import errors_of, must_have_room, sync_file, sync_folder
-from cuwheel.support.finding import Finding, finding
+from cuwheel.support.finding import finding
 from cuwheel.wheel.edit import WheelEdit
 from cuwheel.wheel.file import WheelFile, installed_path, unlabelled
+from cuwheel_core.errors import MalformedError
 
 if TYPE_CHECKING:
     from cuwheel.changes.repair.policies import Policy
     from cuwheel.changes.repair.request import RepairRequest
+    from cuwheel_core.support.finding import Finding
 
 _TOOL_S = 3600.0
 _PATCHELF_S = 300.0

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from cuwheel.support.answer import Answer
-from cuwheel.support.finding import Finding
+from cuwheel_core.support.finding import Finding
 
 Outcome: TypeAlias = Literal["repaired", "unchanged", "refused"]
 # kept-out: NVIDIA's, a framework's, or asked for. grafted: copied into the wheel. removed: libpython, which every

@@ -14,21 +14,23 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from cuwheel.changes.repair.answer import Looked
-from cuwheel.device_code import dynamic, elf, library, limits, pe, source
-from cuwheel.device_code.libraries import DeviceCode
+from cuwheel.device_code import source
 from cuwheel.device_code.survey import is_library
-from cuwheel.errors import CuwheelError, MalformedError, UsageError
-from cuwheel.facts import packages, versions
+from cuwheel.errors import UsageError
 from cuwheel.machine import python_environment
 from cuwheel.machine.world import World
-from cuwheel.support import system_calls
-from cuwheel.support.buffer import Buffer, FileBuffer
-from cuwheel.support.finding import Finding
-from cuwheel.support.wording import a_few, file_name
 from cuwheel.toolchains import store
-from cuwheel.verdicts import drivers
 from cuwheel.wheel.file import WheelFile
-from cuwheel.wheel.metadata import Distribution, WheelName, distributions
+from cuwheel_core.device_code import dynamic, elf, items, library, limits, pe
+from cuwheel_core.device_code.libraries import DeviceCode
+from cuwheel_core.errors import CuwheelError, MalformedError
+from cuwheel_core.facts import cuda_libraries, versions
+from cuwheel_core.support import opening
+from cuwheel_core.support.buffer import Buffer, FileBuffer
+from cuwheel_core.support.finding import Finding
+from cuwheel_core.support.wording import a_few, file_name
+from cuwheel_core.verdicts import drivers
+from cuwheel_core.wheel.metadata import Distribution, WheelName, distributions
 
 _LOADED = ("shared", "executable")
 CALL_MODULE = "_cuwheel_dlls.py"
@@ -147,7 +149,7 @@ def _binaries(
             with closing(item.open(lambda _: None)) as buffer:
                 binary = read_one(buffer)
         except CuwheelError as error:
-            findings.append(source.unread(item.path, error))
+            findings.append(items.unread(item.path, error))
             continue
         if binary:
             binaries.append(binary)
@@ -324,7 +326,7 @@ def _toolkit_of(folder: Folder, soname: str, cuda: int | None) -> str | None:
     """
     if folder.toolkit:
         return folder.toolkit
-    row = packages.known_library(soname)
+    row = cuda_libraries.known_library(soname)
     found: set[str] = set()
     if majors := {each.cuda for each in row.packages if each.cuda and each.name in folder.versions} if row else set():
         runtimes = [version for name, version in folder.versions.items() if name.startswith(_RUNTIME_PACKAGE)]
@@ -353,13 +355,15 @@ def windows_folders(asked_for: Sequence[Path], environ: Mapping[str, str]) -> tu
     for name in _ROOTS:
         if value := environ.get(name):
             found += [Folder(path=path.absolute(), via=name) for path in _with_bin(Path(value))]
-    found += _packages(environ, dict.fromkeys(row.dll_folder for row in packages.library_rows() if row.dll_folder))
+    found += _packages(
+        environ, dict.fromkeys(row.dll_folder for row in cuda_libraries.library_rows() if row.dll_folder)
+    )
     if os.name == "nt":
         paths = (Path(value) for value in environ.get("PATH", "").split(os.pathsep) if value)
         found += [Folder(path=path.absolute(), via="PATH") for path in paths]
     once: dict[Path, Folder] = {}
     for each in found:
-        if system_calls.is_folder(each.path):
+        if opening.is_folder(each.path):
             once.setdefault(each.path, each)
     return tuple(once.values())
 
@@ -378,7 +382,7 @@ def folders(
     """
     once: dict[Path, Folder] = {}
     for each in (*_asked_for(asked_for), *_named(named), *_around(environ, machine)):
-        if system_calls.is_folder(each.path):
+        if opening.is_folder(each.path):
             once.setdefault(each.path, each)
     return tuple(once.values())
 
@@ -413,7 +417,7 @@ def _around(environ: Mapping[str, str], machine: str) -> Iterator[Folder]:
     for value in environ.get("LD_LIBRARY_PATH", "").split(os.pathsep):
         if value:
             yield Folder(path=Path(value).absolute(), via="LD_LIBRARY_PATH")
-    yield from _packages(environ, dict.fromkeys(row.folder for row in packages.library_rows() if row.folder))
+    yield from _packages(environ, dict.fromkeys(row.folder for row in cuda_libraries.library_rows() if row.folder))
     for value in (*_ld_conf(_LD_CONF), f"/lib/{machine}-linux-gnu", f"/usr/lib/{machine}-linux-gnu", *_SYSTEM):
         yield Folder(path=Path(value), via="the system")
 
@@ -459,7 +463,7 @@ def _beside(path: Path) -> dict[str, str]:
 
 def _installed(place: Path) -> dict[str, str]:
     """The packages of the table that a site-packages folder has, with their versions."""
-    known = {row.name for row in packages.library_rows()}
+    known = {row.name for row in cuda_libraries.library_rows()}
     return {each.name: each.version for each in distributions(place) if each.name in known}
 
 

@@ -26,15 +26,16 @@ from cuwheel.changes.repair.needs import (
 )
 from cuwheel.changes.repair.policies import Policy
 from cuwheel.changes.stamp.guard import Call, with_call
-from cuwheel.facts import packages, versions
-from cuwheel.support.finding import Finding, finding
-from cuwheel.verdicts.wheel_tags import platform_of
+from cuwheel.support.finding import finding
 from cuwheel.wheel.file import WheelFile, installed_path, package_folder
+from cuwheel_core.facts import cuda_libraries, versions
+from cuwheel_core.support.finding import Finding
+from cuwheel_core.wheel.platforms import platform_of
 
 if TYPE_CHECKING:
     from cuwheel.changes.repair.request import RepairRequest
-    from cuwheel.facts.rows.packages import Package
     from cuwheel.wheel.edit import WheelEdit
+    from cuwheel_core.facts.rows.cuda_libraries import Package
 
 
 class Decision(RepairedWheel, frozen=True, kw_only=True):
@@ -322,7 +323,7 @@ def _folders_of(
     for name in binary.needed:
         if name in kept:
             # Where the packages of a CUDA put a DLL; those of every CUDA where it is not known.
-            row = packages.known_library(name)
+            row = cuda_libraries.known_library(name)
             rows = [each for each in row.packages if each.dll_folder] if row else []
             fitting = [each for each in rows if major in (None, each.cuda)] or rows
             yield from dict.fromkeys(_folder(each, machine) for each in fitting)

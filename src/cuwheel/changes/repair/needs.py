@@ -17,13 +17,15 @@ from cuwheel.changes.repair.answer import Fact, SearchPath
 from cuwheel.changes.repair.contents import Binary, Contents, Folder, Found, Searcher
 from cuwheel.changes.repair.policies import Policy
 from cuwheel.changes.repair.request import RepairRequest
-from cuwheel.facts import packages, versions
-from cuwheel.support.finding import Finding, finding
+from cuwheel.facts import packages
+from cuwheel.support.finding import finding
 from cuwheel.wheel.file import installed_path
-from cuwheel.wheel.metadata import normalised
+from cuwheel_core.facts import cuda_libraries, versions
+from cuwheel_core.wheel.metadata import normalised
 
 if TYPE_CHECKING:
-    from cuwheel.facts.packages import Library
+    from cuwheel_core.facts.cuda_libraries import Library
+    from cuwheel_core.support.finding import Finding
 
 _LIBPYTHON = re.compile(r"libpython\d+\.\d+m?\.so(?:\.\d)*")
 _ORIGIN = re.compile(r"\$(?:ORIGIN|\{ORIGIN\})(?=/|$)")
@@ -106,7 +108,7 @@ def _sorted(walk: _Walk, soname: str, asker: _Asker) -> tuple[Fact, Found | None
     places = () if asker.indirect else walk.inside.get(soname, ())
     if places and (not packages.from_system(soname) or any(leads_to(asker.binary, each) for each in places)):
         return replace(fact, fate="inside", reason="it is in the wheel", place=places[0]), None
-    if packages.component_of(soname):
+    if cuda_libraries.component_of(soname):
         return _kept_out(walk, fact, asker, "NVIDIA's")
     if framework := packages.framework_of(soname):
         return _kept_out(walk, replace(fact, packages=(framework,)), asker, f"{framework}'s own package provides it")
@@ -132,7 +134,7 @@ def asked_for(soname: str, exclude: Sequence[str]) -> str:
 
 
 def _kept_out(walk: _Walk, fact: Fact, asker: _Asker, reason: str) -> tuple[Fact, Found | None]:
-    row = packages.known_library(fact.soname)
+    row = cuda_libraries.known_library(fact.soname)
     if row and row.from_driver:
         return replace(fact, fate="kept-out", reason="it comes with the driver"), None
     cuda = cuda_major(asker.binary, walk.request.cuda_major) if row else None
@@ -160,7 +162,7 @@ def _placed(fact: Fact, found: Found) -> Fact:
 
 def _narrowed(fact: Fact, majors: Mapping[str, int | None], machine: str) -> Fact:
     """For the CUDA of those that need it: the packages that bring it, and what those ask for where it is not here."""
-    row = packages.known_library(fact.soname)
+    row = cuda_libraries.known_library(fact.soname)
     if row is None or row.from_driver or fact.fate != "kept-out":
         return fact
     wanted = {majors.get(each) or _only_major(each) for each in fact.needed_by} - {None}
@@ -180,7 +182,7 @@ def _narrowed(fact: Fact, majors: Mapping[str, int | None], machine: str) -> Fac
 
 def _only_major(name: str) -> int | None:
     """The CUDA major of one of NVIDIA's own libraries, where its name tells."""
-    row = packages.known_library(name)
+    row = cuda_libraries.known_library(name)
     return row.majors[0] if row and len(row.majors) == 1 else None
 
 
@@ -213,7 +215,7 @@ def _own_folders(asker: _Asker) -> tuple[Folder, ...]:
 
 def cuda_major(binary: Binary, wanted_major: int | None) -> int | None:
     """The CUDA that it was linked with, told by a library that only one fits, its runtime, or what was asked for."""
-    rows = [row for row in map(packages.known_library, binary.needed) if row and not row.from_driver]
+    rows = [row for row in map(cuda_libraries.known_library, binary.needed) if row and not row.from_driver]
     shared = set.intersection(*(set(row.majors) for row in rows)) if rows else set()
     if len(shared) == 1:
         return shared.pop()
@@ -222,7 +224,7 @@ def cuda_major(binary: Binary, wanted_major: int | None) -> int | None:
 
 def folders_for(soname: str, major: int | None) -> tuple[str, ...]:
     """Below site-packages, where the packages of a CUDA put a library; those of every CUDA where it is not known."""
-    row = packages.known_library(soname)
+    row = cuda_libraries.known_library(soname)
     if row is None:
         return ()
     fitting = [each.folder for each in row.packages if each.folder and major in (None, each.cuda)]
@@ -331,7 +333,7 @@ def _wanted(
         own = (each for each in binary.toolkits if versions.major(each) == major)
         compiled_with = max(own, key=versions.key, default=request.cuda_release)
         for fact in (kept[each] for each in binary.needed if each in kept):
-            row = packages.known_library(fact.soname)
+            row = cuda_libraries.known_library(fact.soname)
             if row is None or row.from_driver:
                 continue
             if major is None:

@@ -10,20 +10,23 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cuwheel.changes.repair.needs import folders_for
-from cuwheel.device_code.elf import MACHINES
 from cuwheel.facts import packages
-from cuwheel.support.finding import Finding, finding
-from cuwheel.support.wording import a_few, counted, file_name, size
-from cuwheel.verdicts.wheel_tags import WINDOWS_CPUS
+from cuwheel.facts.more_libraries import VARIABLE
+from cuwheel.support.finding import finding
 from cuwheel.wheel.file import installed_path
-from cuwheel.wheel.metadata import normalised
 from cuwheel.wheel.requirements import parse
+from cuwheel_core.device_code.elf import MACHINES
+from cuwheel_core.facts import cuda_libraries
+from cuwheel_core.support.wording import a_few, counted, file_name, size
+from cuwheel_core.wheel.metadata import normalised
+from cuwheel_core.wheel.platforms import WINDOWS_CPUS
 
 if TYPE_CHECKING:
     from cuwheel.changes.repair.answer import Fact
     from cuwheel.changes.repair.contents import Contents
     from cuwheel.changes.repair.policies import Policy
     from cuwheel.changes.repair.request import RepairRequest
+    from cuwheel_core.support.finding import Finding
 
 _MACHINES = ("x86_64", "aarch64")
 _OTHER_SYSTEMS = (
@@ -184,19 +187,19 @@ def _nvidia_inside(found: Contents) -> Iterator[Finding]:
 def nvidias(path: str, soname: str | None) -> bool:
     """Whether a file is one of NVIDIA's libraries, also under the name that grafting gives it."""
     names = (file_name(path), soname or "")
-    return any(packages.component_of(_HASH.sub("", each)) for each in names if each)
+    return any(cuda_libraries.component_of(_HASH.sub("", each)) for each in names if each)
 
 
 def _newer_than_the_table(facts: Iterable[Fact]) -> Iterator[Finding]:
     for fact in facts:
-        nvidias_own = fact.fate == "kept-out" and not fact.indirect and packages.component_of(fact.soname)
-        if nvidias_own and packages.known_library(fact.soname) is None:
+        nvidias_own = fact.fate == "kept-out" and not fact.indirect and cuda_libraries.component_of(fact.soname)
+        if nvidias_own and cuda_libraries.known_library(fact.soname) is None:
             yield finding(
                 "library-not-in-table",
                 f"{fact.soname} is NVIDIA's and was kept out, but the table does not list this version: no "
                 f"search path leads to it, and no package can be required",
                 evidence=tuple(fact.needed_by[:3]),
-                fix=f"upgrade cuwheel, or provide a file with a row for its package: {packages.VARIABLE}=rows.toml",
+                fix=f"upgrade cuwheel, or provide a file with a row for its package: {VARIABLE}=rows.toml",
             )
 
 
@@ -204,7 +207,7 @@ def _other_major(found: Contents, request: RepairRequest) -> Iterator[Finding]:
     if request.cuda_major is None:
         return
     for binary in found.binaries:
-        rows = [row for row in map(packages.known_library, binary.needed) if row and row.majors]
+        rows = [row for row in map(cuda_libraries.known_library, binary.needed) if row and row.majors]
         wrong = [row for row in rows if request.cuda_major not in row.majors]
         if wrong:
             majors = " or ".join(map(str, wrong[0].majors))

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cuwheel.errors import ToolError, UsageError
-from cuwheel.facts import versions
 from cuwheel.support import codec, process
+from cuwheel_core.facts import versions
 
 if TYPE_CHECKING:
-    from cuwheel.wheel.metadata import WheelName
+    from cuwheel_core.wheel.metadata import WheelName
 
 _FILE = "policy/manylinux-policy.json"
 _NAME = re.compile(r"manylinux_(\d+)_(\d+)", re.ASCII)

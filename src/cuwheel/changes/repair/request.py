@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cuwheel.errors import UsageError
-from cuwheel.facts import toolkits, versions
-from cuwheel.support import limited
 from cuwheel.support.request_fields import as_paths, normalise
+from cuwheel_core.facts import toolkits, versions
+from cuwheel_core.support import bounded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +43,10 @@ class RepairRequest:
         if self.cuda is None:
             return
         text = str(self.cuda).strip().lower()
-        if text.isdecimal() and limited.digits(text) in {
+        if text.isdecimal() and bounded.digits(text) in {
             versions.major(row.version) for row in toolkits.all_toolkits()
         }:
-            object.__setattr__(self, "cuda_major", limited.digits(text))
+            object.__setattr__(self, "cuda_major", bounded.digits(text))
             return
         found = toolkits.find_toolkit(text).version  # `13.0`, `12.8.1` or `cu128`
         object.__setattr__(self, "cuda_major", versions.major(found))

@@ -48,22 +48,25 @@ from cuwheel.changes.slim.decide import (
 )
 from cuwheel.changes.slim.request import SlimRequest, SlimTask, resolve
 from cuwheel.device_code.survey import survey, survey_wheel
-from cuwheel.errors import MalformedError, UnreadableError, UsageError
+from cuwheel.errors import UsageError
 from cuwheel.support import files, limited, quoting, system_calls
 from cuwheel.support.files import must_have_room
-from cuwheel.support.finding import Finding, finding
-from cuwheel.support.wording import a_few, counted, size
+from cuwheel.support.finding import finding
 from cuwheel.wheel import journal, journal_file, record, variant
 from cuwheel.wheel.edit import WheelEdit
 from cuwheel.wheel.file import WheelFile, output_of
 from cuwheel.wheel.journal_file import Header
-from cuwheel.wheel.metadata import SLIM_NOTE
+from cuwheel.wheel.slim_note import SLIM_NOTE
+from cuwheel_core.errors import MalformedError, UnreadableError
+from cuwheel_core.support import bounded
+from cuwheel_core.support.wording import a_few, counted, size
 
 if TYPE_CHECKING:
     from cuwheel.changes.binaries.rewrite import Rewritten
     from cuwheel.changes.slim.ahead import Ahead
     from cuwheel.wheel.journal import Changes
     from cuwheel.wheel.record import Digest
+    from cuwheel_core.support.finding import Finding
 
 _LABEL = "slim"
 _NUMBERED = re.compile(rf"(?P<rest>.*[+.]{_LABEL})(?:\.(?P<number>\d+))?")
@@ -274,7 +277,7 @@ def _named(edit: WheelEdit, request: SlimRequest, made: Sequence[CompiledCode]) 
 def labelled(version: str) -> str:
     """`2.11.0+cu130` → `2.11.0+cu130.slim`, and `.slim.2` where it was slimmed before."""
     if match := _NUMBERED.fullmatch(version):
-        return f"{match['rest']}.{limited.digits(match['number'] or '1') + 1}"
+        return f"{match['rest']}.{bounded.digits(match['number'] or '1') + 1}"
     return f"{version}{'.' if '+' in version else '+'}{_LABEL}"
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cuwheel.changes.graft import compiled
     from cuwheel.changes.slim.answer import SlimPlan
     from cuwheel.changes.slim.request import SlimTask
-    from cuwheel.support.finding import Finding
+    from cuwheel_core.support.finding import Finding
 
 
 class Ahead:

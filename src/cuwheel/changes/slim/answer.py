@@ -15,10 +15,11 @@ from cuwheel.changes.binaries.plan import Dropped, FileChange, LibraryPlan
 from cuwheel.changes.graft.answer import CompiledCode, Reached
 from cuwheel.changes.in_place import TOOL
 from cuwheel.changes.slim.request import Kind, SlimTask
-from cuwheel.device_code.libraries import Bitcode, Library
+from cuwheel.device_code.contents import Bitcode
 from cuwheel.support import codec, quoting
 from cuwheel.support.answer import Answer
-from cuwheel.support.finding import Finding
+from cuwheel_core.device_code.libraries import Library
+from cuwheel_core.support.finding import Finding
 
 if TYPE_CHECKING:
     from cuwheel.changes.binaries.rewrite import Rewritten

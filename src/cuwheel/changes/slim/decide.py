@@ -23,31 +23,34 @@ from cuwheel.changes.binaries.plan import (
 )
 from cuwheel.changes.slim.answer import Kept, SlimPlan
 from cuwheel.device_code.bitcode import family_of
-from cuwheel.device_code.sections import FATBIN_SECTIONS
-from cuwheel.facts import gpus, packages
-from cuwheel.facts.arch import Capability
+from cuwheel.facts import packages
 from cuwheel.machine.fleet import Machine
-from cuwheel.support import files
-from cuwheel.support.finding import Finding, finding
-from cuwheel.support.wording import file_name, first_few, size
-from cuwheel.verdicts import drivers, predict
-from cuwheel.verdicts.choice import (
+from cuwheel.support.finding import finding
+from cuwheel_core.device_code.sections import FATBIN_SECTIONS
+from cuwheel_core.facts import gpus
+from cuwheel_core.facts.arch import Capability
+from cuwheel_core.support import opening
+from cuwheel_core.support.wording import file_name, first_few, size
+from cuwheel_core.verdicts import drivers, predict
+from cuwheel_core.verdicts.choice import (
     LOADABLE,
-    Device,
+    Loader,
     chosen_entry,
-    device_of_machine,
     loadable_code,
+    loader_of,
     possible_entries,
     serves,
     with_and_without_jit,
 )
-from cuwheel.verdicts.modules import device_linked, without_kernels
+from cuwheel_core.verdicts.modules import device_linked, without_kernels
 
 if TYPE_CHECKING:
     from cuwheel.changes.binaries.rewrite import Rewritten
     from cuwheel.changes.graft.compiled import Plan
     from cuwheel.changes.slim.request import SlimTask
-    from cuwheel.device_code.libraries import Bitcode, Compression, Entry, Library
+    from cuwheel.device_code.contents import Bitcode
+    from cuwheel_core.device_code.libraries import Compression, Entry, Library
+    from cuwheel_core.support.finding import Finding
 
 _WORTH = 1 << 14  # of code that stays where it is: only whole pages of it are saved
 _SHOWN = 5
@@ -62,7 +65,7 @@ class PackageRelease(NamedTuple):
 
 def release_in_folder(name: str, version: str | None, folder: Path) -> PackageRelease:
     """The package of libraries in a folder; its release by the files beside them, else by its version."""
-    return PackageRelease(name, packages.shown_release(name, lambda file: files.head(folder / file)) or version)
+    return PackageRelease(name, packages.shown_release(name, lambda file: opening.head(folder / file)) or version)
 
 
 def make_plan(
@@ -298,7 +301,7 @@ def _by_machine(library: Library, task: SlimTask, members: dict[int, list[int]])
     """Rules on each container: what the driver takes for a machine, could take for a future one, or nobody can say."""
     if task.machines is None:
         return {}
-    machines = [(machine.name, device_of_machine(machine)) for machine in task.machines]
+    machines = [(machine.name, loader_of(machine)) for machine in task.machines]
     known = [(name, found) for name, found in machines if found]
     future = _newer_devices([found.capability for _, found in known]) if task.request.future else ()
     if unknown := [name for name, found in machines if found is None]:
@@ -323,7 +326,7 @@ def _by_machine(library: Library, task: SlimTask, members: dict[int, list[int]])
 
 
 def _rulings_of_container(
-    entries: Sequence[Entry], machines: Sequence[tuple[str, Device]], future: Sequence[Device]
+    entries: Sequence[Entry], machines: Sequence[tuple[str, Loader]], future: Sequence[Loader]
 ) -> tuple[_Ruling, ...]:
     reasons: dict[int, str] = {}
     for name, device in machines:
@@ -342,7 +345,7 @@ def _rulings_of_container(
     )
 
 
-def _newer_devices(fleet: Sequence[Capability]) -> tuple[Device, ...]:
+def _newer_devices(fleet: Sequence[Capability]) -> tuple[Loader, ...]:
     """GPUs newer than a fleet's newest: those of the tables, and one beyond.
 
     Each as one that compiles PTX: machine code for a later GPU is not what `future` is about.
@@ -350,7 +353,7 @@ def _newer_devices(fleet: Sequence[Capability]) -> tuple[Device, ...]:
     known = gpus.current_capabilities()
     newest = max(fleet, default=known[0])
     beyond = Capability(max(each.major for each in (*known, newest)) + 1, 0)
-    return tuple(Device(capability=each, jit="forced") for each in (*known, beyond) if each > newest)
+    return tuple(Loader(capability=each, jit="forced") for each in (*known, beyond) if each > newest)
 
 
 def _unregistered(library: Library, task: SlimTask) -> dict[int, _Ruling]:
@@ -378,13 +381,13 @@ def _unregistered(library: Library, task: SlimTask) -> dict[int, _Ruling]:
     return found
 
 
-def _devices(task: SlimTask) -> list[Device]:
+def _devices(task: SlimTask) -> list[Loader]:
     """The GPUs of all machines; none where that of one is not known."""
-    found = [device_of_machine(each) for each in task.machines or ()]
+    found = [loader_of(each) for each in task.machines or ()]
     return [] if None in found else [each for each in found if each]
 
 
-def _devices_and_future(task: SlimTask) -> list[Device]:
+def _devices_and_future(task: SlimTask) -> list[Loader]:
     """The GPUs to slim for, with `--future` newer ones, too."""
     devices = _devices(task)
     return [
@@ -393,7 +396,7 @@ def _devices_and_future(task: SlimTask) -> list[Device]:
     ]
 
 
-def _fits(entry: Entry, devices: Sequence[Device]) -> bool:
+def _fits(entry: Entry, devices: Sequence[Loader]) -> bool:
     """Whether one of these GPUs could load it, or nobody can tell."""
     found = loadable_code(entry)
     return found is None or any(serves(found.arch, device.capability) for device in devices)
@@ -425,11 +428,11 @@ def _not_linked_for(library: Library, task: SlimTask) -> list[str]:
     for entry in library.entries:
         if entry.container in containers:
             containers[entry.container].append(entry)
-    machines = [(each.name, device_of_machine(each)) for each in task.machines or ()]
+    machines = [(each.name, loader_of(each)) for each in task.machines or ()]
     if task.machines is None:
         archs = [found.arch for each in library.entries if (found := loadable_code(each))]
         served = [each for each in gpus.current_capabilities() if any(serves(arch, each) for arch in archs)]
-        machines = [(str(each), Device(capability=each)) for each in served]
+        machines = [(str(each), Loader(capability=each)) for each in served]
     missing = []
     for name, device in machines:
         taken = [] if device is None else [(each, chosen_entry(each, device)) for each in containers.values()]
@@ -515,7 +518,7 @@ def _gaps_out_of_sight(library: Library, task: SlimTask, rulings: Mapping[int, _
     if task.workload or not emptied:
         return
     found = predict.reach_of(library)
-    devices = [(machine.name, device_of_machine(machine)) for machine in task.machines or ()]
+    devices = [(machine.name, loader_of(machine)) for machine in task.machines or ()]
     counts = [(name, found.by_code(device)) for name, device in devices if device]
     shown = {"partial"} if found.chooses.many and not found.chooses.itself else set()
     shown |= {"fails"} if found.chooses.itself else set()

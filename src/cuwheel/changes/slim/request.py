@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
-from cuwheel.errors import UnreadableError, UsageError
+from cuwheel.errors import UsageError
 from cuwheel.machine.fleet import Machine, Machines, machine_words
 from cuwheel.support.request_fields import as_paths, normalise
+from cuwheel_core.errors import UnreadableError
 
 if TYPE_CHECKING:
     from cuwheel.tracing.traced import Workload  # noqa: TC004 - never decoded
@@ -102,7 +103,7 @@ class SlimTask(Struct, frozen=True, kw_only=True):
 def resolve(request: SlimRequest) -> SlimTask:
     """Looks everything up, and downloads `name==version`. Raises UsageError for what does not go together."""
     from cuwheel.device_code.target import downloaded_if_pinned  # noqa: PLC0415 - who makes a request needs none
-    from cuwheel.facts import toolkits  # noqa: PLC0415
+    from cuwheel_core.facts import toolkits  # noqa: PLC0415
 
     workload = None
     if request.used:

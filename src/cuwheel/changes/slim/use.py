@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cuwheel.changes.slim.answer import Kept
-from cuwheel.device_code import fatbin
-from cuwheel.device_code.sections import FATBIN_SECTIONS
-from cuwheel.errors import CuwheelError
 from cuwheel.support import log
-from cuwheel.support.buffer import FileBuffer
-from cuwheel.support.finding import Finding, finding
-from cuwheel.support.wording import a_few, file_name
-from cuwheel.verdicts.choice import loadable_code
+from cuwheel.support.finding import finding
+from cuwheel_core.device_code import fatbin
+from cuwheel_core.device_code.sections import FATBIN_SECTIONS
+from cuwheel_core.errors import CuwheelError
+from cuwheel_core.support.buffer import FileBuffer
+from cuwheel_core.support.wording import a_few, file_name
+from cuwheel_core.verdicts.choice import loadable_code
 
 if TYPE_CHECKING:
     from cuwheel.changes.binaries.plan import LibraryPlan
-    from cuwheel.device_code.libraries import Entry, Library
     from cuwheel.machine.fleet import Machine
     from cuwheel.tracing.traced import Use, Workload
+    from cuwheel_core.device_code.libraries import Entry, Library
+    from cuwheel_core.support.finding import Finding
 
 _HASHED = 1 << 16  # of an image in memory, which the trace has the hash of
 _FNV, _FNV_PRIME, _WORD = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1

@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from cuwheel.errors import MalformedError, UsageError
-from cuwheel.facts import gpus, toolkits
-from cuwheel.facts.arch import Capability
+from cuwheel.errors import UsageError
 from cuwheel.machine.fleet import Machine
-from cuwheel.support import limited
-from cuwheel.support.finding import Finding, finding
-from cuwheel.verdicts import predict
+from cuwheel.support.finding import finding
+from cuwheel_core.errors import MalformedError
+from cuwheel_core.facts import gpus, toolkits
+from cuwheel_core.facts.arch import Capability
+from cuwheel_core.support import bounded
+from cuwheel_core.verdicts import predict
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Survey
+    from cuwheel.device_code.contents import Survey
     from cuwheel.verdicts.judge import Judge
+    from cuwheel_core.support.finding import Finding
 
 
 MODULE = "_cuwheel_guard"
@@ -150,7 +152,7 @@ def _oldest_driver(subject: Judge, capability: Capability) -> int | None:
 
 
 def _number(cuda: str) -> int:
-    major, minor = (limited.digits(part) for part in cuda.split(".")[:2])
+    major, minor = (bounded.digits(part) for part in cuda.split(".")[:2])
     return major * 1000 + minor * 10
 
 

@@ -21,26 +21,29 @@ from packaging.version import InvalidVersion
 from cuwheel.changes.stamp import guard
 from cuwheel.changes.stamp.guard import Guard
 from cuwheel.device_code import description
-from cuwheel.device_code.description import BuildRecord, Coverage, Description, File, MergedPart, PlannedFor, Tools
+from cuwheel.device_code.description import BuildRecord, Description, File, MergedPart, PlannedFor, Tools
 from cuwheel.device_code.survey import survey_wheel
-from cuwheel.errors import CuwheelError, MalformedError, UsageError
-from cuwheel.facts import gpus, versions
-from cuwheel.facts.arch import Arch, Capability
+from cuwheel.errors import UsageError
 from cuwheel.machine.fleet import Machine
 from cuwheel.support import files, limited, system_calls
 from cuwheel.support.files import errors_of, sync_folder
-from cuwheel.support.wording import a_few, first_few
-from cuwheel.verdicts import wheel_tags
 from cuwheel.wheel import file
 from cuwheel.wheel.edit import Taken, WheelEdit
 from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.record import Digest
+from cuwheel_core.errors import CuwheelError, MalformedError
+from cuwheel_core.facts import gpus, versions
+from cuwheel_core.facts.arch import Arch, Capability
+from cuwheel_core.support.wording import a_few, first_few
+from cuwheel_core.verdicts.predict import Coverage
+from cuwheel_core.wheel import platforms
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Platform, Survey
+    from cuwheel.device_code.contents import Survey
     from cuwheel.toolchains.toolchain import Toolchain
     from cuwheel.verdicts.planning.plan import Job
-    from cuwheel.wheel.metadata import WheelName
+    from cuwheel_core.device_code.libraries import Platform
+    from cuwheel_core.wheel.metadata import WheelName
 
 
 _LABEL = re.compile(r"cu\d+", re.ASCII)
@@ -324,7 +327,7 @@ class _Opened(Struct, frozen=True, kw_only=True):
     @property
     def promise(self) -> tuple[bool, tuple[int, ...]]:
         """How much its tags promise, the least first: a plain linux tag promises nothing."""
-        found = [wheel_tags.platform_of(each).glibc for each in self.name.platforms]
+        found = [platforms.platform_of(each).glibc for each in self.name.platforms]
         known = [versions.key(each) for each in found if each]
         return not known, min(known, default=())
 
@@ -387,7 +390,7 @@ def _conflicts(opened: Sequence[_Opened]) -> Iterator[str]:
             one, two = getattr(first.name, field), getattr(other.name, field)
             if one != two:
                 yield f"the {what} is {one} in {first.label}, {two} in {other.label}"
-        machines = [{wheel_tags.platform_of(each).cpu for each in it.name.platforms} for it in (first, other)]
+        machines = [{platforms.platform_of(each).cpu for each in it.name.platforms} for it in (first, other)]
         if machines[0] != machines[1]:
             yield f"the platform is {first.name.platform} in {first.label}, {other.name.platform} in {other.label}"
         common = first.digests.keys() & other.digests.keys()

@@ -17,23 +17,26 @@ from msgspec.structs import replace
 from cuwheel.changes.stamp import stamp
 from cuwheel.device_code import description
 from cuwheel.device_code.survey import survey_wheel
-from cuwheel.errors import CuwheelError, MalformedError
-from cuwheel.facts import toolkits, versions
 from cuwheel.facts.tables import tables
 from cuwheel.support import files, system_calls
 from cuwheel.support.files import errors_of, sync_folder
-from cuwheel.support.finding import Finding, finding
-from cuwheel.verdicts import drivers, variant_reach, variant_values
+from cuwheel.support.finding import finding
+from cuwheel.verdicts import variant_reach, variant_values
 from cuwheel.wheel import variant as variants
 from cuwheel.wheel.edit import WheelEdit
 from cuwheel.wheel.file import WheelFile
-from cuwheel.wheel.metadata import WheelName
 from cuwheel.wheel.variant import Property, Variant, VariantSet, VariantWheel
+from cuwheel_core.errors import CuwheelError, MalformedError
+from cuwheel_core.facts import toolkits, versions
+from cuwheel_core.support.finding import Finding
+from cuwheel_core.verdicts import drivers
+from cuwheel_core.wheel.metadata import WheelName
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Library, Survey
-    from cuwheel.facts.arch import Capability
+    from cuwheel.device_code.contents import Survey
     from cuwheel.verdicts.variant_reach import Claim, Served
+    from cuwheel_core.device_code.libraries import Library
+    from cuwheel_core.facts.arch import Capability
 
 _FIX = "compile plain machine code for them, without a suffix"
 

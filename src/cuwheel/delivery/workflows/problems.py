@@ -9,15 +9,16 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from cuwheel.errors import MalformedError
-from cuwheel.facts import toolkits
-from cuwheel.facts.arch import known_arch
 from cuwheel.support import process
-from cuwheel.support.finding import Finding, finding
-from cuwheel.support.wording import first_few
+from cuwheel.support.finding import finding
+from cuwheel_core.errors import MalformedError
+from cuwheel_core.facts import toolkits
+from cuwheel_core.facts.arch import known_arch
+from cuwheel_core.support.wording import first_few
 
 if TYPE_CHECKING:
     from cuwheel.delivery.request import Service
+    from cuwheel_core.support.finding import Finding
 
 
 LARGEST_YAML = 1 << 18

@@ -20,12 +20,12 @@ from msgspec import Struct, structs
 
 from cuwheel.building import tables
 from cuwheel.errors import NewerSchemaError, UsageError
-from cuwheel.facts import services, spellings, toolkits
+from cuwheel.facts import services, spellings, toolchain_parts
 from cuwheel.facts import services as facts
 from cuwheel.support import codec
-from cuwheel.support.files import head
 from cuwheel.verdicts.planning import plans
 from cuwheel.version import __version__
+from cuwheel_core.support.opening import head
 
 if TYPE_CHECKING:
     from cuwheel.building.tables import RepairTable, Table
@@ -320,7 +320,7 @@ def _of_cibuildwheel(table: Table, config: str, cuda: str) -> dict[str, object]:
         "own_python": _abi(ci.python),
         "config_file": config or PATHS["cibuildwheel"],
         "mirror": MIRROR.format(cuda=cuda),
-        "provider": "index" if toolkits.nvcc_on_index(cuda) else "redist,conda",
+        "provider": "index" if toolchain_parts.nvcc_on_index(cuda) else "redist,conda",
         "repair": "".join(_repair_options(table.repair, cuda)),
         "is_repaired": table.repair.enabled is not False,
         "variables": _variables(table, cuda),

@@ -26,15 +26,18 @@ from cuwheel.delivery.workflows.problems import (
     wrong_references,
 )
 from cuwheel.delivery.workflows.rendering import MATRIX_KEYS, Row, State
-from cuwheel.errors import MalformedError, NetworkError, UnknownNameError, UnreadableError, UsageError
-from cuwheel.facts import services, toolkits, versions
+from cuwheel.errors import NetworkError, UsageError
+from cuwheel.facts import services
 from cuwheel.machine import fleet
 from cuwheel.network import client
 from cuwheel.support import codec, files, limited, process
 from cuwheel.support.answer import Answer
-from cuwheel.support.finding import Finding, finding
-from cuwheel.support.wording import first_few
+from cuwheel.support.finding import finding
 from cuwheel.verdicts.planning.plan import ALL, find_toolkits
+from cuwheel_core.errors import MalformedError, UnknownNameError, UnreadableError
+from cuwheel_core.facts import toolkits, versions
+from cuwheel_core.support.finding import Finding
+from cuwheel_core.support.wording import first_few
 
 if TYPE_CHECKING:
     from cuwheel.building.tables import Table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from cuwheel.facts.rows.common import Source
+from cuwheel_core.facts.rows.common import Source
 
 
 class Action(Struct, frozen=True, kw_only=True):

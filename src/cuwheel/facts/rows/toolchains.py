@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from cuwheel.facts.rows.common import Source
+from cuwheel_core.facts.rows.common import Source
 
 
 class Component(Struct, frozen=True, kw_only=True):
@@ -153,3 +153,23 @@ class Toolchains(Struct, frozen=True, kw_only=True):
     standard: tuple[CxxStandard, ...]
     group: tuple[ComponentGroup, ...]
     component: tuple[Component, ...]
+
+
+class CMakeSpelling(Struct, frozen=True, kw_only=True):
+    """A kind of value of CMAKE_CUDA_ARCHITECTURES, and the releases that take it: see cmake.toml."""
+
+    spelling: str
+    since: str
+    source: tuple[str, ...]
+    backports: tuple[str, ...] = ()
+    unchecked_before: str | None = None
+    measured: bool = False
+    note: str = ""
+
+
+class CMake(Struct, frozen=True, kw_only=True):
+    """cmake.toml."""
+
+    sources: dict[str, Source]
+    checked: str
+    spelling: tuple[CMakeSpelling, ...]

@@ -20,7 +20,7 @@ from cuwheel.facts.spellings.row import (
 )
 
 if TYPE_CHECKING:
-    from cuwheel.facts.arch import Arch
+    from cuwheel_core.facts.arch import Arch
 
 
 def write(variable: str, archs: Sequence[Arch], ptx: Sequence[Arch], releases: Releases) -> Spelling:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cuwheel.facts.arch import Arch, known_arch
 from cuwheel.facts.spellings.row import (
     NOTHING,
     ArchList,
@@ -15,6 +14,7 @@ from cuwheel.facts.spellings.row import (
     as_machine_code,
     listed,
 )
+from cuwheel_core.facts.arch import Arch, known_arch
 
 
 def write(

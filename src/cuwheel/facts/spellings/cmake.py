@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cuwheel.facts import toolkits, versions
+from cuwheel.facts import toolchain_parts
 from cuwheel.facts.spellings.row import (
     NOTHING,
     ArchList,
@@ -20,16 +20,17 @@ from cuwheel.facts.spellings.row import (
     numbered,
     words,
 )
+from cuwheel_core.facts import versions
 
 if TYPE_CHECKING:
-    from cuwheel.facts.arch import Arch
+    from cuwheel_core.facts.arch import Arch
 
 
 def write(variable: str, archs: Sequence[Arch], ptx: Sequence[Arch], releases: Releases) -> Spelling:
     version = releases.cmake
     if not (archs or ptx):
         return Spelling(variable=variable, value=None, reason=NOTHING)
-    oldest = toolkits.find_cmake_spelling("plain").since
+    oldest = toolchain_parts.find_cmake_spelling("plain").since
     if version and not versions.at_least(version, oldest):
         return Spelling(variable=variable, value=None, reason=f"CMake {version} does not have it yet: {oldest} does")
     words = [*(f"{arch.number}-real" for arch in archs), *(f"{arch.number}-virtual" for arch in ptx)]
@@ -48,13 +49,13 @@ def write(variable: str, archs: Sequence[Arch], ptx: Sequence[Arch], releases: R
 
 
 def refused(archs: Sequence[Arch], version: str | None) -> list[Arch]:
-    return [arch for arch in archs if version and not toolkits.cmake_takes(version, arch.suffix or "plain")]
+    return [arch for arch in archs if version and not toolchain_parts.cmake_takes(version, arch.suffix or "plain")]
 
 
 def needed(archs: Sequence[Arch]) -> str:
     """The oldest CMake that takes all of these."""
     spelled = {arch.suffix or "plain" for arch in archs}
-    row = toolkits.find_cmake_spelling("f" if "f" in spelled else "a" if "a" in spelled else "plain")
+    row = toolchain_parts.find_cmake_spelling("f" if "f" in spelled else "a" if "a" in spelled else "plain")
     earlier = "".join(f" (in {versions.minor(each)} from {each} on)" for each in row.backports)
     return f"CMake {row.since} or later{earlier}"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from cuwheel.facts.arch import Arch, known_arch
 from cuwheel.facts.spellings.row import (
     NOTHING,
     ArchList,
@@ -17,6 +16,7 @@ from cuwheel.facts.spellings.row import (
     is_resolved_by_build,
     listed,
 )
+from cuwheel_core.facts.arch import Arch, known_arch
 
 # nvcc's options, with `=` or a space before the value, and names of code on their own.
 _NVCC = re.compile(

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from cuwheel.facts.arch import Arch, known_arch
+from cuwheel_core.facts.arch import Arch, known_arch
 
 NOTHING = "there is nothing to build"
 _SEPARATORS = re.compile(r"[;,\s]+")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from cuwheel.facts import gpus, torch
-from cuwheel.facts.arch import Arch, known_arch
+from cuwheel.facts import torch
 from cuwheel.facts.spellings.row import (
     NOTHING,
     ArchList,
@@ -21,6 +20,8 @@ from cuwheel.facts.spellings.row import (
     words,
 )
 from cuwheel.facts.tables import tables
+from cuwheel_core.facts import gpus
+from cuwheel_core.facts.arch import Arch, known_arch
 
 _WITH_POINT = re.compile(r"\d{1,2}\.\d[af]?", re.ASCII | re.IGNORECASE)
 

@@ -12,10 +12,10 @@ import threading
 import time
 from collections.abc import Iterable
 
-try:
-    from ...support import printable as printable  # noqa: PLC0414 - what travels has it from here
-except ImportError:  # in a kit the room lies one floor higher
-    from ..support import printable  # type: ignore[import-not-found,no-redef,unused-ignore]
+try:  # in a kit it lies beside this package
+    from ..support import printable as printable  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0414
+except ImportError:
+    from cuwheel_core.support import printable  # type: ignore[no-redef,unused-ignore]
 
 HEAD = 8 * 1024
 TAIL = 24 * 1024
@@ -92,7 +92,8 @@ class Capture:
 def shown(raw: bytes) -> str:
     """Output as text that is safe to print and to keep."""
     text = raw.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
-    return printable.text(_ESCAPE.sub("", text))
+    found: str = printable.text(_ESCAPE.sub("", text))
+    return found
 
 
 # Both streams of a program as they come, without waiting for it.

@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Protocol, cast, get_args
 
-from cuwheel.errors import CuwheelError, UnavailableError
-from cuwheel.facts import toolkits
+from cuwheel.errors import UnavailableError
 from cuwheel.machine.profile import Attempt
 from cuwheel.toolchains.toolchain import ProviderName
+from cuwheel_core.errors import CuwheelError
+from cuwheel_core.facts import toolkits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

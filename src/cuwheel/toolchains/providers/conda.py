@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from cuwheel.errors import MalformedError, UnavailableError
-from cuwheel.facts import toolkits
+from cuwheel.errors import UnavailableError
+from cuwheel.facts import toolchain_parts
 from cuwheel.facts.tables import tables
 from cuwheel.support import codec, process
 from cuwheel.toolchains.store import size_of
 from cuwheel.toolchains.toolchain import Archive, HostCompiler, Recipe, processors_of
 from cuwheel.toolchains.workplace import nvcc_version, write_stub
+from cuwheel_core.errors import MalformedError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +33,7 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:
     tool = next((path for name in _TOOLS for path in around.machine.which_all(name)), None)
     if tool is None:
         raise _no_tool()
-    release = wanted.exact or toolkits.release_of(wanted.cuda, "conda")
+    release = wanted.exact or toolchain_parts.release_of(wanted.cuda, "conda")
     if release is None:
         raise UnavailableError(f"no patch release of {wanted.cuda} is known: give one in full")
     facts = tables().toolchains.conda

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.errors import CuwheelError, MalformedError, UnavailableError
-from cuwheel.facts import toolkits
+from cuwheel.errors import UnavailableError
+from cuwheel.facts import toolchain_parts
 from cuwheel.facts.tables import tables
 from cuwheel.machine.compilers import nvcc_version_in
 from cuwheel.support import process
 from cuwheel.toolchains import providers, toolchain
 from cuwheel.toolchains import workplace as _workplace
 from cuwheel.toolchains.toolchain import HostCompiler, Recipe
+from cuwheel_core.errors import CuwheelError, MalformedError
 
 if TYPE_CHECKING:
     from cuwheel.toolchains.toolchain import Installed, Wanted
@@ -27,8 +28,8 @@ _PULL_S = 3600.0
 
 def decide(wanted: Wanted, around: Surroundings) -> Recipe:
     engine = _engine(around)
-    release = wanted.exact or toolkits.release_of(wanted.cuda, "container")
-    image = wanted.image or toolkits.image_of(release or wanted.cuda)
+    release = wanted.exact or toolchain_parts.release_of(wanted.cuda, "container")
+    image = wanted.image or toolchain_parts.image_of(release or wanted.cuda)
     base = Recipe(
         provider="container",
         cuda=wanted.cuda,

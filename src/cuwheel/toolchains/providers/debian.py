@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.errors import UnavailableError, UnreadableError
-from cuwheel.facts import toolkits
+from cuwheel.errors import UnavailableError
+from cuwheel.facts import toolchain_parts
 from cuwheel.facts.tables import tables
 from cuwheel.network import addresses
-from cuwheel.support import limited, process
+from cuwheel.support import process
 from cuwheel.toolchains import archives, workplace
 from cuwheel.toolchains.providers import index
 from cuwheel.toolchains.toolchain import Archive, Recipe
+from cuwheel_core.errors import UnreadableError
+from cuwheel_core.support import bounded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,12 +82,12 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:
 
 
 def _suite(wanted: Wanted) -> DebianSuite:
-    row = toolkits.debian_suite(wanted.cuda)
+    row = toolchain_parts.debian_suite(wanted.cuda)
     if row is None:
         known = ", ".join(f"{each.cuda} ({each.suite})" for each in tables().toolchains.debian)
         raise UnavailableError(f"Debian only has {known}")
-    if wanted.exact not in (None, toolkits.release_of(wanted.cuda)):
-        raise UnavailableError(f"Debian {row.suite} has {toolkits.release_of(wanted.cuda)}")
+    if wanted.exact not in (None, toolchain_parts.release_of(wanted.cuda)):
+        raise UnavailableError(f"Debian {row.suite} has {toolchain_parts.release_of(wanted.cuda)}")
     return row
 
 
@@ -136,7 +138,7 @@ def _configured(suite: str, cpu: str, sources: str | None, around: Surroundings)
 def _archive(url: str, file: str, size: str, sha256: str) -> Archive:
     file = addresses.file_name(file)
     name, version, _ = file.split("_", 2)
-    return Archive(kind="deb", name=name, version=version, file=file, url=url, sha256=sha256, size=limited.digits(size))
+    return Archive(kind="deb", name=name, version=version, file=file, url=url, sha256=sha256, size=bounded.digits(size))
 
 
 make = workplace.install_archives

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.errors import CuwheelError, UnavailableError
-from cuwheel.facts import toolkits, versions
+from cuwheel.errors import UnavailableError
+from cuwheel.facts import toolchain_parts
 from cuwheel.facts.tables import tables
 from cuwheel.support import log
 from cuwheel.toolchains import archives, workplace
 from cuwheel.toolchains.toolchain import Recipe
+from cuwheel_core.errors import CuwheelError
+from cuwheel_core.facts import versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def decide(wanted: Wanted, around: Surroundings) -> Recipe:  # noqa: ARG001 - one signature
-    if not toolkits.nvcc_on_index(wanted.cuda):
+    if not toolchain_parts.nvcc_on_index(wanted.cuda):
         since = tables().toolchains.index.since
         raise UnavailableError(f"the index has no nvcc before {since}: only ptxas, libnvvm and headers")
     found = _wheels(wanted, wanted.components)
@@ -40,7 +42,7 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:  # noqa: ARG001 - on
 def release_with(compiler: str) -> str | None:
     """The newest patch release whose nvcc is of this version (`13.2.51` → `13.2.0`); None where there is none."""
     minor, row = versions.minor(compiler), tables().toolchains.index
-    if not toolkits.nvcc_on_index(minor):
+    if not toolchain_parts.nvcc_on_index(minor):
         return None
     try:
         found = archives.resolve_wheels((f"{row.package}[nvcc]=={minor}.*", f"{row.compiler}=={compiler}.*"))

@@ -6,15 +6,18 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from cuwheel.errors import CuwheelError, MalformedError, UnavailableError
-from cuwheel.facts import toolkits, versions
+from cuwheel.errors import UnavailableError
+from cuwheel.facts import toolchain_parts
 from cuwheel.facts.tables import tables
 from cuwheel.machine.system import TEGRA_RELEASE
 from cuwheel.network import addresses
-from cuwheel.support import codec, limited
+from cuwheel.support import codec
 from cuwheel.toolchains import archives, workplace
 from cuwheel.toolchains.providers import index
 from cuwheel.toolchains.toolchain import Archive, Recipe
+from cuwheel_core.errors import CuwheelError, MalformedError
+from cuwheel_core.facts import versions
+from cuwheel_core.support import bounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +58,7 @@ def _release(base: str, wanted: Wanted) -> str:
     if wanted.exact:
         return wanted.exact
     listed = [each for each in _listed(base, offline=wanted.offline) if versions.minor(each) == wanted.cuda]
-    release = max(listed, key=versions.key) if listed else toolkits.release_of(wanted.cuda)
+    release = max(listed, key=versions.key) if listed else toolchain_parts.release_of(wanted.cuda)
     if release is None:
         raise UnavailableError(f"{base} lists no release of {wanted.cuda}")
     return release
@@ -110,7 +113,7 @@ def _archive(key: str, version: str, entry: Any, base: str) -> Archive:  # noqa:
         file=addresses.file_name(path),
         url=archives.join_address(base, path),
         sha256=sha256,
-        size=limited.whole(size),
+        size=bounded.whole(size),
     )
 
 

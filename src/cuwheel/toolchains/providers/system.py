@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.errors import CuwheelError, UnavailableError
-from cuwheel.facts import toolkits, versions
+from cuwheel.errors import UnavailableError
 from cuwheel.machine import compilers, python_environment
 from cuwheel.toolchains import archives as unpacking
 from cuwheel.toolchains import providers
@@ -22,6 +21,8 @@ from cuwheel.toolchains import workplace as workplace_of
 from cuwheel.toolchains.driver_stub import processor_of
 from cuwheel.toolchains.toolchain import Recipe, processors_of
 from cuwheel.toolchains.workplace import nvcc_version, write_stub
+from cuwheel_core.errors import CuwheelError
+from cuwheel_core.facts import toolkits, versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel.device_code.libraries import Library, Survey, TorchExports
+from cuwheel.device_code.contents import Survey, TorchExports
 from cuwheel.machine.fleet import Machine
 from cuwheel.verdicts.library_sources import Needed
 from cuwheel.verdicts.loading import Loading
-from cuwheel.verdicts.modules import Module
-from cuwheel.verdicts.predict import Prediction
+from cuwheel_core.device_code.libraries import Library
+from cuwheel_core.verdicts.modules import Module
+from cuwheel_core.verdicts.predict import Prediction
 
 if TYPE_CHECKING:
-    from cuwheel.verdicts.choice import CudaError
+    from cuwheel_core.verdicts.choice import CudaError
 
 
 class LibraryCase(Struct, frozen=True, kw_only=True):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cuwheel.facts import gpus, packages, versions
-from cuwheel.facts.arch import Arch
-from cuwheel.support.finding import Finding, finding
-from cuwheel.support.wording import a_few, file_name, rough_seconds, size
-from cuwheel.verdicts import drivers
+from cuwheel.support.finding import finding
+from cuwheel.verdicts import fixes
 from cuwheel.verdicts.check_rules.case import LibraryCase, error_words
-from cuwheel.verdicts.choice import (
+from cuwheel_core.facts import cuda_libraries, gpus, versions
+from cuwheel_core.facts.arch import Arch
+from cuwheel_core.support.wording import a_few, file_name, rough_seconds, size
+from cuwheel_core.verdicts import drivers
+from cuwheel_core.verdicts.choice import (
     INVALID_PTX,
     INVALID_SOURCE,
     INVALID_SYMBOL,
@@ -23,7 +24,8 @@ from cuwheel.verdicts.choice import (
 )
 
 if TYPE_CHECKING:
-    from cuwheel.verdicts.choice import CudaError
+    from cuwheel_core.support.finding import Finding
+    from cuwheel_core.verdicts.choice import CudaError
 
 
 _NOTHING_FITS = (NO_KERNEL_IMAGE, INVALID_PTX, INVALID_SYMBOL)
@@ -39,10 +41,10 @@ def _holds(case: LibraryCase) -> tuple[str, ...]:
 
 
 def _more_architectures(case: LibraryCase) -> str:
-    if packages.is_cuda_library(packages.plain_name(case.library.soname or file_name(case.library.path))):
+    if cuda_libraries.is_cuda_library(cuda_libraries.plain_name(case.library.soname or file_name(case.library.path))):
         return "take a release of it that has code for this GPU, if there is one: NVIDIA alone builds this library"
-    fix = drivers.rebuild_fix(case.library, case.machine)
-    if fix and not drivers.its_cuda_can_build(case.library, case.machine):
+    fix = fixes.rebuild_fix(case.library, case.machine)
+    if fix and not fixes.its_cuda_can_build(case.library, case.machine):
         return f"CUDA {drivers.cuda_major(case.library)}, which built it, does not compile for this GPU: {fix}"
     return fix
 
@@ -125,7 +127,7 @@ def _driver(case: LibraryCase, knows: str) -> str:
 
 def _driver_or_code(case: LibraryCase, cuda: str) -> str:
     floor = drivers.driver_for(cuda, drivers.system_of(case.library, case.machine))
-    return f"{drivers.newer_driver_fix(case.machine, floor, cuda)}, or: {_more_architectures(case)}"
+    return f"{fixes.newer_driver_fix(case.machine, floor, cuda)}, or: {_more_architectures(case)}"
 
 
 def objects_newer_than_driver(case: LibraryCase) -> Iterator[Finding]:
@@ -167,8 +169,8 @@ def ptx_newer_than_driver(case: LibraryCase) -> Iterator[Finding]:
 def _ahead(case: LibraryCase, before: str) -> str:
     """The command that makes machine code of its PTX, where a ptxas can. `before`: words with `{}` for how long."""
     from cuwheel.verdicts.ahead_of_time import seconds_ahead  # noqa: PLC0415 - most have machine code
-    from cuwheel.verdicts.modules import choosing  # noqa: PLC0415
-    from cuwheel.verdicts.predict import Reach  # noqa: PLC0415
+    from cuwheel_core.verdicts.modules import choosing  # noqa: PLC0415
+    from cuwheel_core.verdicts.predict import Reach  # noqa: PLC0415
 
     device = case.machine.capability
     reach = Reach(library=case.library, modules=case.modules, chooses=choosing(case.library, case.modules))

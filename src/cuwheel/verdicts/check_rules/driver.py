@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from cuwheel.facts import toolkits
-from cuwheel.facts.tables import tables
-from cuwheel.support.finding import Finding, finding
-from cuwheel.support.wording import a_few
-from cuwheel.verdicts import drivers
+from cuwheel.support.finding import finding
+from cuwheel.verdicts import fixes
 from cuwheel.verdicts.check_rules.case import LibraryCase, error_words
-from cuwheel.verdicts.choice import INSUFFICIENT_DRIVER, NO_DEVICE, SYMBOL_NOT_FOUND
+from cuwheel_core.facts import toolkits
+from cuwheel_core.facts.tables import tables
+from cuwheel_core.support.wording import a_few
+from cuwheel_core.verdicts import drivers
+from cuwheel_core.verdicts.choice import INSUFFICIENT_DRIVER, NO_DEVICE, SYMBOL_NOT_FOUND
+
+if TYPE_CHECKING:
+    from cuwheel_core.support.finding import Finding
 
 DRIVER_ALONE = "a newer driver alone does not help"
 
@@ -36,10 +41,10 @@ def driver_below_cuda_floor(case: LibraryCase) -> Iterator[Finding]:
 
 
 def _driver_or_older_build(case: LibraryCase, floor: str | None, cuda: str) -> str:
-    older = drivers.older_build_fix(case.library, case.machine)
-    if case.code.outcome == "fails" and not drivers.its_cuda_can_build(case.library, case.machine):
+    older = fixes.older_build_fix(case.library, case.machine)
+    if case.code.outcome == "fails" and not fixes.its_cuda_can_build(case.library, case.machine):
         return f"{DRIVER_ALONE}, because CUDA {cuda} does not compile for this GPU" + (f": {older}" if older else "")
-    return " or ".join(filter(None, [f"{drivers.newer_driver_fix(case.machine, floor, cuda)},", older])).rstrip(",")
+    return " or ".join(filter(None, [f"{fixes.newer_driver_fix(case.machine, floor, cuda)},", older])).rstrip(",")
 
 
 def gpu_unknown_to_driver(case: LibraryCase) -> Iterator[Finding]:
@@ -49,7 +54,7 @@ def gpu_unknown_to_driver(case: LibraryCase) -> Iterator[Finding]:
     floor, driver = drivers.floor_of(case.library, case.machine), drivers.driver_in_words(case.machine)
     if drivers.gpu_state(case.machine, drivers.system_of(case.library, case.machine)) == "too-old":
         message = f"{driver} does not support the {case.gpu}: branch {row.first} was the first to support it"
-        fix = drivers.newer_driver_fix(case.machine, floor, str(drivers.cuda_major(case.library)))
+        fix = fixes.newer_driver_fix(case.machine, floor, str(drivers.cuda_major(case.library)))
     else:
         message = f"{driver} no longer supports the {case.gpu}: branch {row.last} was the last to support it"
         fix = f"install a driver of branch {row.last}"
@@ -85,7 +90,7 @@ def zstd_needs_newer_driver(case: LibraryCase) -> Iterator[Finding]:
                     {f"{row.arch} in {row.section}" for row in case.library.device_code if row.compression == "zstd"}
                 )
             )[:3],
-            fix=f"{drivers.newer_driver_fix(case.machine, floor, '')}, or build with nvcc --compress-mode=speed",
+            fix=f"{fixes.newer_driver_fix(case.machine, floor, '')}, or build with nvcc --compress-mode=speed",
         )
 
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from cuwheel.facts import packages, versions
-from cuwheel.support.finding import Finding, finding
-from cuwheel.support.wording import a_few, file_name
+from cuwheel.facts import packages
+from cuwheel.support.finding import finding
 from cuwheel.verdicts import wheel_tags
 from cuwheel.verdicts.check_rules.case import LibraryCase, PackageCase, unreadable
 from cuwheel.verdicts.loading import is_loadable
-from cuwheel.verdicts.modules import is_driver_copy
-from cuwheel.verdicts.predict import only_for_tools
+from cuwheel_core.facts import cuda_libraries, versions
+from cuwheel_core.support.wording import a_few, file_name
+from cuwheel_core.verdicts.modules import is_driver_copy
+from cuwheel_core.verdicts.predict import only_for_tools
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Library, Survey
+    from cuwheel.device_code.contents import Survey
     from cuwheel.verdicts.library_sources import Needed
+    from cuwheel_core.device_code.libraries import Library
+    from cuwheel_core.support.finding import Finding
 
 
 _SYSTEMS = {"elf": "linux", "pe": "windows"}
@@ -84,7 +87,9 @@ def needed_library_missing(case: LibraryCase) -> Iterator[Finding]:
 def cuda_major_differs(case: LibraryCase) -> Iterator[Finding]:
     others = {each.soname: other for each in case.needed if (other := _other_major(each, case))}
     if others:
-        majors = " or ".join(sorted({str(major) for soname in others for major in packages.library_majors(soname)}))
+        majors = " or ".join(
+            sorted({str(major) for soname in others for major in cuda_libraries.library_majors(soname)})
+        )
         has = a_few(sorted(set(others.values())))
         instead = "the environment has" if case.machine.libraries is not None else f"{has} brings"
         brought = {each.brought_by for each in case.needed if each.soname in others} - {""}
@@ -99,9 +104,11 @@ def cuda_major_differs(case: LibraryCase) -> Iterator[Finding]:
     elif case.machine.libraries is None and case.machine.torch_cuda:
         has_major = versions.major(case.machine.torch_cuda)
         unknown = [
-            each.soname for each in case.needed if each.place == "unknown" and packages.library_majors(each.soname)
+            each.soname
+            for each in case.needed
+            if each.place == "unknown" and cuda_libraries.library_majors(each.soname)
         ]
-        strangers = [each for each in unknown if has_major not in packages.library_majors(each)]
+        strangers = [each for each in unknown if has_major not in cuda_libraries.library_majors(each)]
         if strangers:
             yield finding(
                 "cuda-major-differs",
@@ -157,13 +164,13 @@ def _is_framework(needed: Needed) -> bool:
 
 def _other_major(needed: Needed, case: LibraryCase) -> str | None:
     """The same component for another CUDA major, where that is there instead, or the framework that brings it."""
-    if needed.place != "nowhere" or not packages.library_majors(needed.soname):
+    if needed.place != "nowhere" or not cuda_libraries.library_majors(needed.soname):
         return None
     if needed.found:
         return needed.found
-    component = packages.find_library(needed.soname).component
+    component = cuda_libraries.find_library(needed.soname).component
     for there in case.machine.libraries or ():
-        if packages.library_majors(there) and packages.find_library(there).component == component:
+        if cuda_libraries.library_majors(there) and cuda_libraries.find_library(there).component == component:
             return there
     return None
 
@@ -216,7 +223,7 @@ def made_for_amd(whole: PackageCase) -> Iterator[Finding]:
 
 def _for_amd(found: Sequence[Library]) -> list[str]:
     """The libraries with code for AMD's GPUs, of a package that has nothing of CUDA."""
-    if any(each.device_code or each.cudart or any(map(packages.is_cuda_library, each.needed)) for each in found):
+    if any(each.device_code or each.cudart or any(map(cuda_libraries.is_cuda_library, each.needed)) for each in found):
         return []
     return [each.path for each in found if any(finding.rule == "amd-code" for finding in each.findings)]
 
@@ -239,7 +246,7 @@ def _what_is_there(survey: Survey, loadable: Sequence[Library]) -> str:
     with_code = [each for each in survey.libraries if each.device_code and not is_driver_copy(each)]
     if not with_code:
         return "no CUDA device code in it"
-    tools = [each.path for each in loadable if each in with_code and only_for_tools(each, survey)]
+    tools = [each.path for each in loadable if each in with_code and only_for_tools(each, survey.distribution)]
     if tools and len(tools) == len([each for each in loadable if each in with_code]):
         return f"CUDA device code only in libraries of a profiler ({a_few([file_name(each) for each in tools], 2)})"
     if any(each in loadable for each in with_code):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.support.finding import Finding, RuleFunction
-from cuwheel.support.finding import examine as examine_checks
 from cuwheel.verdicts.machine_rules import compilers, driver, packages
+from cuwheel_core.support.finding import Finding, RuleFunction
+from cuwheel_core.support.finding import examine as examine_checks
 
 if TYPE_CHECKING:
     from cuwheel.machine.profile import MachineProfile

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cuwheel.facts import toolkits, versions
-from cuwheel.support.finding import Finding, finding
+from cuwheel.facts import toolchain_parts
+from cuwheel.support.finding import finding
 from cuwheel.support.quoting import join_foreign_paths
-from cuwheel.verdicts import choice
 from cuwheel.verdicts import machine_view as view
+from cuwheel_core.facts import toolkits, versions
+from cuwheel_core.verdicts import choice
 
 if TYPE_CHECKING:
-    from cuwheel.facts.rows.toolkits import Toolkit
     from cuwheel.machine.profile import Compiler, MachineProfile
+    from cuwheel_core.facts.rows.toolkits import Toolkit
+    from cuwheel_core.support.finding import Finding
 
 
 _NAMES = {"msvc": "MSVC"}
@@ -55,11 +57,11 @@ def _refused(rule: str, machine: MachineProfile, how: str) -> Iterator[Finding]:
 
 def _fix(machine: MachineProfile, known: Toolkit, compiler: Compiler, best: Compiler | None) -> str:
     if best:
-        return view.setting(machine, **toolkits.ccbin_variable(known.version, best.path), CUDAHOSTCXX=best.path)
+        return view.setting(machine, **toolchain_parts.ccbin_variable(known.version, best.path), CUDAHOSTCXX=best.path)
     _, limit = known.host_compilers.bounds(compiler.kind)
     name = f"g++-{limit}" if compiler.kind == "gcc" else f"clang-{limit}"
     install = f"apt install {name}" if view.prefers_apt(machine) else f"conda install -c conda-forge gxx={limit}"
-    setting = view.setting(machine, **toolkits.ccbin_variable(known.version, name), CUDAHOSTCXX=name)
+    setting = view.setting(machine, **toolchain_parts.ccbin_variable(known.version, name), CUDAHOSTCXX=name)
     return f"{install} && {setting}"
 
 
@@ -194,8 +196,8 @@ def cmake_too_old(machine: MachineProfile) -> Iterator[Finding]:
     found = machine.tool("cmake")
     if found is None or view.toolkit_in_use(machine) is None:
         return
-    if not toolkits.cmake_takes(found.version, "plain"):
-        floor = toolkits.find_cmake_spelling("plain")
+    if not toolchain_parts.cmake_takes(found.version, "plain"):
+        floor = toolchain_parts.find_cmake_spelling("plain")
         yield finding(
             "cmake-too-old",
             f"cmake {found.version} does not know CMAKE_CUDA_ARCHITECTURES; CUDA projects need {floor.since} or later",

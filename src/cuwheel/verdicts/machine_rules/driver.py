@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cuwheel.facts import gpus, toolkits, versions
-from cuwheel.support.finding import Finding, finding
+from cuwheel.support.finding import finding
 from cuwheel.verdicts import machine_view as view
+from cuwheel_core.facts import gpus, toolkits, versions
 
 if TYPE_CHECKING:
     from cuwheel.machine.profile import Framework, MachineProfile
+    from cuwheel_core.support.finding import Finding
 
 
 def _hardware_seen(machine: MachineProfile) -> str:

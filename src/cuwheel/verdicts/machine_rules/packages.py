@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.facts import packages, spellings, versions
+from cuwheel.facts import packages, spellings
 from cuwheel.machine.fleet import Machine
-from cuwheel.support import limited
-from cuwheel.support.finding import Finding, finding
-from cuwheel.verdicts import choice, loading
+from cuwheel.support.finding import finding
+from cuwheel.verdicts import loading
 from cuwheel.verdicts import machine_view as view
-from cuwheel.verdicts.choice import serves
+from cuwheel_core.facts import versions
+from cuwheel_core.support import bounded
+from cuwheel_core.verdicts import choice
+from cuwheel_core.verdicts.choice import serves
 
 if TYPE_CHECKING:
     from cuwheel.facts.spellings.row import ArchList
     from cuwheel.machine.profile import MachineProfile, Variable
+    from cuwheel_core.support.finding import Finding
 
 
 def cpu_only_torch(machine: MachineProfile) -> Iterator[Finding]:
@@ -228,7 +231,7 @@ def gpu_hidden(machine: MachineProfile) -> Iterator[Finding]:
     if variable is None or not machine.gpus:
         return
     first = variable.value.split(",")[0].strip()
-    beyond = (limited.whole(first) or 0) >= len(machine.gpus)
+    beyond = (bounded.whole(first) or 0) >= len(machine.gpus)
     if first in ("", "-1") or first.lower() in ("none", "void", "nodevfiles") or beyond:
         yield finding(
             "gpu-hidden",

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
-from cuwheel.errors import ConfigurationError, CuwheelError, UsageError
-from cuwheel.facts import toolkits
-from cuwheel.facts.arch import Arch, Capability
+from cuwheel.errors import ConfigurationError, UsageError
 from cuwheel.facts.spellings.row import Spelling
 from cuwheel.machine import fleet
 from cuwheel.support.answer import Answer
+from cuwheel_core.errors import CuwheelError
+from cuwheel_core.facts import toolkits
+from cuwheel_core.facts.arch import Arch, Capability
 
 if TYPE_CHECKING:
-    from cuwheel.facts.rows.toolkits import Toolkit
     from cuwheel.machine.fleet import Machine, Machines, Refinement
+    from cuwheel_core.facts.rows.toolkits import Toolkit
 
 
 # What the list has to have, and which options cannot be used together.

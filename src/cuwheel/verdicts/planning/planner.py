@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.facts import gpus, spellings, toolkits, versions
+from cuwheel.facts import spellings
 from cuwheel.facts.spellings.row import Releases
 from cuwheel.machine.fleet import Machine, from_gpu
-from cuwheel.verdicts import predict
-from cuwheel.verdicts.choice import Code, Device, choose, serves
 from cuwheel.verdicts.planning import serving
 from cuwheel.verdicts.planning.plan import Flags, How, Job, NotServed, Plan, PlanOptions, Served, Spellings
 from cuwheel.verdicts.planning.serving import Kind, ServingToolkits
+from cuwheel_core.facts import gpus, toolkits, versions
+from cuwheel_core.verdicts import predict
+from cuwheel_core.verdicts.choice import Code, Loader, choose, serves
 
 if TYPE_CHECKING:
-    from cuwheel.facts.arch import Arch, Capability
-    from cuwheel.facts.rows.toolkits import Toolkit
+    from cuwheel_core.facts.arch import Arch, Capability
+    from cuwheel_core.facts.rows.toolkits import Toolkit
 
 
 # The two questions of smallness: the fewest architectures for a toolkit, the fewest toolkits for a fleet.
@@ -69,7 +70,7 @@ def _penalty(archs: Sequence[Arch], devices: Mapping[Capability, int]) -> tuple[
 
 def taken_entry(archs: Sequence[Arch], device: Capability) -> tuple[Arch, How]:
     """The entry that the driver takes, and how; the list must serve the device."""
-    choice = choose([Code(arch=arch) for arch in archs], Device(capability=device))
+    choice = choose([Code(arch=arch) for arch in archs], Loader(capability=device))
     if choice.entry is None or choice.how == "none":
         msg = f"nothing in {[str(arch) for arch in archs]} serves {device}"
         raise ValueError(msg)

@@ -12,15 +12,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
-from cuwheel.errors import CuwheelError, UsageError
-from cuwheel.facts import gpus, spellings, toolkits, torch, versions
-from cuwheel.facts.arch import Arch
+from cuwheel.errors import UsageError
+from cuwheel.facts import spellings, torch
 from cuwheel.facts.tables import tables
 from cuwheel.machine import fleet
 from cuwheel.support import quoting
-from cuwheel.support.wording import a_few, file_name
-from cuwheel.verdicts import predict
-from cuwheel.verdicts.choice import Choice, Code, Device, choose, serves
 from cuwheel.verdicts.planning import plan, planner, serving
 from cuwheel.verdicts.planning.plan import (
     ArchSize,
@@ -35,13 +31,21 @@ from cuwheel.verdicts.planning.plan import (
     Word,
 )
 from cuwheel.verdicts.planning.planner import reach_in_words, torch_release
+from cuwheel_core.facts import gpus, toolkits, versions
+from cuwheel_core.facts.arch import Arch
+from cuwheel_core.facts.tables import tables as core_tables
+from cuwheel_core.support.wording import a_few, file_name
+from cuwheel_core.verdicts import predict
+from cuwheel_core.verdicts.choice import Choice, Code, Loader, choose, serves
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Library, Survey
-    from cuwheel.facts.rows.toolkits import Toolkit
+    from cuwheel.device_code.contents import Survey
     from cuwheel.facts.spellings.row import ArchList, ListWord, Row
     from cuwheel.machine.fleet import Machine, Machines, Refinement
     from cuwheel.verdicts.planning.serving import Kind
+    from cuwheel_core.device_code.libraries import Library
+    from cuwheel_core.errors import CuwheelError
+    from cuwheel_core.facts.rows.toolkits import Toolkit
 
 Place: TypeAlias = tuple[str, str]  # a system and a processor
 _ARM64 = "aarch64"
@@ -401,7 +405,7 @@ def _on(machine: Machine, archs: Sequence[Arch], toolkit: Toolkit | None) -> OnM
     known = serving.rows_of(kind.driver.compiles_surely)
     choice = choose(
         code,
-        Device(
+        Loader(
             capability=kind.capability,
             ptx_isa=(known[-1].ptx_isa if known and kind.driver.compiles == kind.driver.compiles_surely else None),
             jit=kind.jit,
@@ -451,7 +455,7 @@ def _conditions(kind: Kind, arch: Arch | None, choice: Choice, toolkit: Toolkit 
 def _tegra_notes(kind: Kind, toolkit: Toolkit | None, choice: Choice) -> Iterator[str]:
     """A list that serves a Jetson is rarely what is wrong there."""
     if kind.tegra and (toolkit is None or not toolkits.one_arm64(toolkit)):
-        since = tables().toolkits.arm64.one_distribution_since
+        since = core_tables().toolkits.arm64.one_distribution_since
         fits = choice.how != "none"
         yield (
             f"the list is not the {'' if fits else 'only '}problem on a Jetson: L4T is{'' if fits else ' one too'}. "

@@ -13,18 +13,20 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel.facts import gpus, toolkits, versions
-from cuwheel.facts.arch import Arch, Capability
-from cuwheel.facts.rows.common import OperatingSystem
-from cuwheel.facts.tables import tables
-from cuwheel.machine.fleet import Jit, Machine
-from cuwheel.verdicts import drivers
-from cuwheel.verdicts.choice import compiled_by, serves
-from cuwheel.verdicts.drivers import isa_condition, newer_driver_fix
+from cuwheel.verdicts.fixes import newer_driver_fix
 from cuwheel.verdicts.planning.plan import PlanOptions
+from cuwheel_core.facts import gpus, toolkits, versions
+from cuwheel_core.facts.arch import Arch, Capability
+from cuwheel_core.facts.rows.common import OperatingSystem
+from cuwheel_core.facts.tables import tables
+from cuwheel_core.verdicts import drivers
+from cuwheel_core.verdicts.choice import compiled_by, serves
+from cuwheel_core.verdicts.device import Jit
+from cuwheel_core.verdicts.drivers import isa_condition
 
 if TYPE_CHECKING:
-    from cuwheel.facts.rows.toolkits import Toolkit
+    from cuwheel.machine.fleet import Machine
+    from cuwheel_core.facts.rows.toolkits import Toolkit
 
 
 _KINDS = 1 << 16

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel.building.recording import calls, reader, sccache, session
-from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
+from cuwheel.errors import NewerSchemaError
 from cuwheel.support import masking
+from cuwheel_core.errors import MalformedError, UnreadableError
 
 if TYPE_CHECKING:
     from pathlib import Path

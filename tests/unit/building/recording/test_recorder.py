@@ -9,8 +9,9 @@ import pytest
 
 from cuwheel.building.recording import recorder, shims
 from cuwheel.building.recording.shims import RecordOptions, WindowsPrograms
-from cuwheel.errors import CuwheelError, ToolError, UnreadableError, UsageError
+from cuwheel.errors import ToolError, UsageError
 from cuwheel.support import own_c
+from cuwheel_core.errors import CuwheelError, UnreadableError
 
 _PROGRAMS = WindowsPrograms(watch=Path("watch.exe"), nvcc=Path("nvcc.exe"))
 

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from cuwheel.building.recording import replays
 from cuwheel.building.recording.calls import ResponseFile
 from cuwheel.building.recording.replays import Masked
-from cuwheel.errors import UnreadableError, UsageError
+from cuwheel.errors import UsageError
+from cuwheel_core.errors import UnreadableError
 from tests.unit.building.recording.records import call, record
 
 

@@ -10,16 +10,16 @@ from msgspec.structs import replace
 from cuwheel.changes.binaries.plan import EntryDecision, LibraryPlan
 from cuwheel.changes.slim.decide import decide_library
 from cuwheel.changes.slim.request import SlimRequest, SlimTask
-from cuwheel.device_code import library as reader
-from cuwheel.device_code.fatbin import CONTAINER, ENTRY
 from cuwheel.machine.fleet import from_gpu
-from cuwheel.support.buffer import FileBuffer
+from cuwheel_core.device_code import library as reader
+from cuwheel_core.device_code.fatbin import CONTAINER, ENTRY
+from cuwheel_core.support.buffer import FileBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from cuwheel.device_code.libraries import Library
+    from cuwheel_core.device_code.libraries import Library
 
 KINDS = {"sm": 2, "compute": 1, "lto": 8}
 __all__ = ["EntryDecision", "LibraryPlan"]

@@ -11,14 +11,14 @@ from msgspec.structs import replace
 
 from cuwheel.changes.binaries import compiling
 from cuwheel.changes.graft.subject import Subject
-from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
 from cuwheel.toolchains import assembler
+from cuwheel_core.facts.arch import Capability
 from tests.unit.changes.binaries.engine import read
 
 if TYPE_CHECKING:
     from cuwheel.changes.binaries.compiling import Aim, ToCompile
-    from cuwheel.device_code.libraries import Entry
+    from cuwheel_core.device_code.libraries import Entry
 
 BIN = Path(__file__).parents[3] / "fixtures" / "bin"
 

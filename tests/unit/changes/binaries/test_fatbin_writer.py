@@ -16,7 +16,7 @@ from cuwheel.changes.binaries.draft import (
     rebuild_container,
     uncut_parts,
 )
-from cuwheel.device_code.fatbin import CONTAINER, RawContainer, RawEntry
+from cuwheel_core.device_code.fatbin import CONTAINER, RawContainer, RawEntry
 
 HEAD = CONTAINER.pack(0xBA55ED50, 1, 16, 0)
 

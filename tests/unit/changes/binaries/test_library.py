@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from cuwheel.changes.binaries import payloads, rewrite
 from cuwheel.changes.binaries.rewrite import slim_library
-from cuwheel.device_code import fatbin
-from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.support import system_calls
-from cuwheel.support.buffer import MemoryBuffer
+from cuwheel_core.device_code import fatbin
+from cuwheel_core.errors import MalformedError, UnreadableError
+from cuwheel_core.support.buffer import MemoryBuffer
 from tests.fixtures import manifest, systems
 from tests.unit.changes.binaries import engine
 

@@ -10,9 +10,9 @@ import pytest
 
 from cuwheel.changes.binaries import pe_references
 from cuwheel.changes.binaries.rewrite import slim_library
-from cuwheel.device_code import library as reader
-from cuwheel.device_code import pe
-from cuwheel.support.buffer import MemoryBuffer
+from cuwheel_core.device_code import library as reader
+from cuwheel_core.device_code import pe
+from cuwheel_core.support.buffer import MemoryBuffer
 from tests.fixtures import manifest, windows
 from tests.fixtures.windows import Dll
 from tests.unit.changes.binaries import engine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cuwheel.changes.graft.act import not_for_jetson
-from cuwheel.facts.arch import Arch
+from cuwheel_core.facts.arch import Arch
 from tests.unit.verdicts.subjects import library
 
 FAILS = "built for servers by a CUDA before 13.0, so that it fails on a Jetson with sm_87 too: libpkg.so"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cuwheel.changes.graft import fitting, subject
-from cuwheel.device_code import cubin
+from cuwheel_core.device_code import cubin
 from tests.fixtures import manifest
 
 CUBIN = (manifest.HERE / "bin" / "bare-130.cubin").read_bytes()

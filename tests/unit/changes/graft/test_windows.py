@@ -11,9 +11,9 @@ from cuwheel import api
 from cuwheel.changes.binaries import pe_references, rewrite
 from cuwheel.changes.graft import host
 from cuwheel.changes.graft.subject import Subject
-from cuwheel.device_code import pe
-from cuwheel.errors import MalformedError
-from cuwheel.support.buffer import MemoryBuffer
+from cuwheel_core.device_code import pe
+from cuwheel_core.errors import MalformedError
+from cuwheel_core.support.buffer import MemoryBuffer
 from tests.fixtures import manifest, small_wheel, windows
 from tests.fixtures.windows import Dll
 from tests.unit.changes.binaries import engine
@@ -21,7 +21,7 @@ from tests.unit.changes.binaries import engine
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.device_code.fatbin import RawEntry
+    from cuwheel_core.device_code.fatbin import RawEntry
 
 
 def dll(*archs: str, **rest: Any) -> Dll:

@@ -10,8 +10,9 @@ import pytest
 from cuwheel.changes.repair.act import execute
 from cuwheel.changes.repair.decide import decide
 from cuwheel.changes.repair.request import RepairRequest
-from cuwheel.errors import MalformedError, UnknownNameError, UsageError
-from cuwheel.facts import packages
+from cuwheel.errors import UsageError
+from cuwheel_core.errors import MalformedError, UnknownNameError
+from cuwheel_core.facts import cuda_libraries
 from tests.fixtures import systems
 from tests.fixtures.elves import AARCH64, elf
 from tests.fixtures.wheels import wheel
@@ -98,7 +99,7 @@ def test_all_eight_of_case_5_are_kept_out_and_led_to(tmp_path: Path, major: int)
 
 
 def test_every_library_of_the_table_is_kept_out(tmp_path: Path) -> None:
-    sonames = [each.pattern for each in packages.all_libraries() if ".so" in each.pattern]
+    sonames = [each.pattern for each in cuda_libraries.all_libraries() if ".so" in each.pattern]
     names = tuple(dict.fromkeys(each.replace("*", "8") for each in sonames))
     decision = one(tmp_path, *names)
     assert {each.soname for each in decision.of("kept-out")} == set(names)

@@ -8,8 +8,8 @@ import pytest
 
 from cuwheel.changes.repair.needs import requirement
 from cuwheel.changes.repair.policies import policies
-from cuwheel.facts import packages
-from cuwheel.facts.tables import tables
+from cuwheel_core.facts import cuda_libraries
+from cuwheel_core.facts.tables import tables
 from tests.fixtures import systems
 
 pytestmark = systems.NO_AUDITWHEEL
@@ -30,7 +30,7 @@ def test_every_package_of_the_table_can_be_required() -> None:
     from packaging.requirements import Requirement
     from packaging.version import Version
 
-    for library in packages.all_libraries():
+    for library in cuda_libraries.all_libraries():
         for major in library.majors if ".so" in library.pattern else ():
             first = library.package_for(major)
             assert first
@@ -61,7 +61,7 @@ def test_every_package_of_the_table_can_be_required() -> None:
     ],
 )
 def test_releases_without_the_library_are_not_required(soname: str, major: int, found: str | None, lines: str) -> None:
-    assert requirement(packages.find_library(soname), major, found) == lines
+    assert requirement(cuda_libraries.find_library(soname), major, found) == lines
 
 
 def test_every_linux_package_of_the_table_tells_its_glibc() -> None:

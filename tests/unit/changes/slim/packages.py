@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.wheel import record
-from cuwheel.wheel.metadata import record_rows
+from cuwheel_core.wheel.metadata import record_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

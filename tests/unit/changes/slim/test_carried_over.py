@@ -10,7 +10,7 @@ import pytest
 from cuwheel import api
 from cuwheel.changes.stamp import stamp
 from cuwheel.device_code.description import Description
-from cuwheel.errors import MalformedError
+from cuwheel_core.errors import MalformedError
 from tests.unit.changes.slim.packages import FOO, make_wheel
 from tests.unit.wheel.test_zip_writer import slim
 

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from cuwheel.changes.slim.decide import decide_library
 from cuwheel.changes.slim.request import SlimRequest, SlimTask
-from cuwheel.device_code.libraries import Container, Entry, Registration, Wrapper
-from cuwheel.facts.arch import Arch
 from cuwheel.machine.fleet import from_gpu
+from cuwheel_core.device_code.libraries import Container, Entry, Registration, Wrapper
+from cuwheel_core.facts.arch import Arch
 from tests.fixtures import manifest
 from tests.unit.changes.binaries import engine
 from tests.unit.verdicts.libraries import code, library
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from cuwheel.changes.binaries.plan import LibraryPlan
-    from cuwheel.device_code.libraries import Library
+    from cuwheel_core.device_code.libraries import Library
 
 BIN = manifest.HERE / "bin"
 Row = tuple[str, ...]
@@ -232,8 +232,8 @@ def test_damaged_files_are_left() -> None:
     data = bytearray((BIN / "plain-130.so").read_bytes())
     at = data.index(b"\x50\xed\x55\xba")
     data[at + 16 + 8] ^= 0xFF
-    from cuwheel.device_code import library as reader
-    from cuwheel.support.buffer import MemoryBuffer
+    from cuwheel_core.device_code import library as reader
+    from cuwheel_core.support.buffer import MemoryBuffer
 
     plan = slim(reader.read_library(MemoryBuffer("damaged", bytes(data)), detail="entries"), "9.0")
     assert not plan.changes

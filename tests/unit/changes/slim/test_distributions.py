@@ -13,10 +13,11 @@ from cuwheel.changes.slim import act as slim
 from cuwheel.changes.slim import decide
 from cuwheel.changes.slim.request import SlimRequest
 from cuwheel.cli import main
-from cuwheel.errors import UnknownNameError, UnreadableError, UsageError
+from cuwheel.errors import UsageError
 from cuwheel.support import codec, files
-from cuwheel.support.finding import Finding
 from cuwheel.wheel import journal_file
+from cuwheel_core.errors import UnknownNameError, UnreadableError
+from cuwheel_core.support.finding import Finding
 from tests.fixtures import systems
 from tests.unit.changes.slim.packages import BIN, FOO, contents, make_environment, snapshot, wrong_records
 

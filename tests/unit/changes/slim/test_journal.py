@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
+from cuwheel.errors import NewerSchemaError
 from cuwheel.support import files
 from cuwheel.support.confined import Tree
 from cuwheel.wheel import journal, journal_file, record
 from cuwheel.wheel.journal_file import FileState, Header, Root, Step, Writer
+from cuwheel_core.errors import MalformedError, UnreadableError
 from tests.fixtures import systems
 from tests.unit.changes.slim.packages import contents, snapshot
 

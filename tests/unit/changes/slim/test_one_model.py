@@ -12,21 +12,21 @@ from msgspec.structs import replace
 from cuwheel.changes.binaries.plan import registered_containers, why_untouchable
 from cuwheel.changes.slim.decide import decide_library
 from cuwheel.changes.slim.request import SlimTask
-from cuwheel.device_code.libraries import Symbols
 from cuwheel.device_code.survey import survey
-from cuwheel.facts import gpus
-from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
-from cuwheel.verdicts import predict
-from cuwheel.verdicts.choice import device_of_machine
-from cuwheel.verdicts.modules import without_kernels
+from cuwheel_core.device_code.libraries import Symbols
+from cuwheel_core.facts import gpus
+from cuwheel_core.facts.arch import Capability
+from cuwheel_core.verdicts import predict
+from cuwheel_core.verdicts.choice import loader_of
+from cuwheel_core.verdicts.modules import without_kernels
 from tests.fixtures import manifest
 from tests.unit.changes.slim.test_decide import kept, made
 
 if TYPE_CHECKING:
     from cuwheel.changes.binaries.plan import LibraryPlan
-    from cuwheel.device_code.libraries import Library
-    from cuwheel.verdicts.predict import Prediction
+    from cuwheel_core.device_code.libraries import Library
+    from cuwheel_core.verdicts.predict import Prediction
 
 BIN = Path(__file__).parents[3] / "fixtures" / "bin"
 FIXTURES = [each.file for each in manifest.load()]
@@ -34,7 +34,7 @@ GPUS = [Machine(name=str(each), capability=each) for each in gpus.current_capabi
 
 
 def _on(library: Library, machine: Machine) -> Prediction:
-    on = device_of_machine(machine)
+    on = loader_of(machine)
     assert on
     return predict.reach_of(library).by_code(on)
 

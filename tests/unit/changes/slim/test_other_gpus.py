@@ -13,7 +13,7 @@ from cuwheel.changes.slim import act as slim
 from cuwheel.changes.slim.request import SlimRequest
 from cuwheel.cli import main
 from cuwheel.facts import packages
-from cuwheel.facts.arch import Capability
+from cuwheel_core.facts.arch import Capability
 from tests.unit.changes.slim.packages import (
     fixture,
     make_environment,

@@ -7,13 +7,15 @@ import pytest
 
 from cuwheel.changes.stamp import guard
 from cuwheel.changes.stamp.guard import Guard, Run
-from cuwheel.device_code.libraries import Cudart, Registration, Survey, Wrapper
-from cuwheel.errors import MalformedError, UsageError
-from cuwheel.wheel.metadata import Distribution
+from cuwheel.device_code.contents import Survey
+from cuwheel.errors import UsageError
+from cuwheel_core.device_code.libraries import Cudart, Registration, Wrapper
+from cuwheel_core.errors import MalformedError
+from cuwheel_core.wheel.metadata import Distribution
 from tests.unit.verdicts.libraries import code, library
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Library
+    from cuwheel_core.device_code.libraries import Library
 
 
 def registered(*containers: str, isa: str = "9.0", **changes: Any) -> Library:

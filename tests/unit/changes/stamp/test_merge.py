@@ -11,7 +11,7 @@ from cuwheel.changes.stamp import guard, stamp
 from cuwheel.device_code import description
 from cuwheel.device_code.description import Description, Tools
 from cuwheel.device_code.survey import survey
-from cuwheel.errors import MalformedError
+from cuwheel_core.errors import MalformedError
 from tests.unit.changes.slim.packages import fixture, make_wheel, wrong_members
 
 if TYPE_CHECKING:

@@ -14,11 +14,12 @@ from cuwheel.changes.stamp import guard, stamp
 from cuwheel.device_code import description
 from cuwheel.device_code.description import Description, File, Tools
 from cuwheel.device_code.survey import survey
-from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError, UnsafeWheelError, UsageError
+from cuwheel.errors import NewerSchemaError, UsageError
 from cuwheel.report import terminal
 from cuwheel.report.answer import document_of
 from cuwheel.wheel import edit
 from cuwheel.wheel.file import WheelFile
+from cuwheel_core.errors import CuwheelError, MalformedError, UnsafeWheelError
 from tests.unit.changes.slim.packages import FOO, make_wheel, wrong_members
 
 if TYPE_CHECKING:

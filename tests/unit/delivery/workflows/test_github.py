@@ -13,8 +13,9 @@ from cuwheel.building import config
 from cuwheel.delivery.request import CiRequest
 from cuwheel.delivery.workflows import problems, rendering
 from cuwheel.delivery.workflows.rendering import MATRIX_KEYS
-from cuwheel.errors import ConfigurationError, CuwheelError, MalformedError, UsageError
+from cuwheel.errors import ConfigurationError, UsageError
 from cuwheel.facts import services as facts
+from cuwheel_core.errors import CuwheelError, MalformedError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import pytest
 import cuwheel
 from cuwheel import api
 from cuwheel.cli import main
-from cuwheel.errors import CuwheelError
+from cuwheel_core.errors import CuwheelError
 from tests.unit.delivery.published import wheel
 
 if TYPE_CHECKING:

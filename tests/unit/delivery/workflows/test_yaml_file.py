@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cuwheel.delivery.workflows import problems
-from cuwheel.errors import MalformedError
+from cuwheel_core.errors import MalformedError
 
 pytestmark = pytest.mark.unit
 

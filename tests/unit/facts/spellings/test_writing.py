@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from cuwheel.facts import spellings
-from cuwheel.facts.arch import Arch
 from cuwheel.facts.spellings.row import Spelling
 from cuwheel.verdicts.planning import planner
 from cuwheel.verdicts.planning.plan import Flags, Spellings
+from cuwheel_core.facts.arch import Arch
 
 
 def flags(text: str, *, cmake: str | None = None, torch: str | None = None) -> Spellings:

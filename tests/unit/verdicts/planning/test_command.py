@@ -13,13 +13,13 @@ import cuwheel
 from cuwheel import api
 from cuwheel.cli import main
 from cuwheel.errors import UsageError
-from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
 from cuwheel.report import terminal
 from cuwheel.report.answer import SCHEMAS, document_of
 from cuwheel.support.answer import to_json
 from cuwheel.verdicts.planning import plans
 from cuwheel.verdicts.planning.plan import PlanOptions
+from cuwheel_core.facts.arch import Capability
 from tests.unit.verdicts.libraries import code, library
 from tests.unit.verdicts.planning.test_sizes import survey as surveyed
 

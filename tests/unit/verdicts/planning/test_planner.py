@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.facts import gpus, toolkits
-from cuwheel.facts.arch import Capability
 from cuwheel.machine import fleet
 from cuwheel.machine.fleet import Machine
-from cuwheel.verdicts.choice import can_target
 from cuwheel.verdicts.planning import planner
 from cuwheel.verdicts.planning.plan import PlanOptions
+from cuwheel_core.facts import gpus, toolkits
+from cuwheel_core.facts.arch import Capability
+from cuwheel_core.verdicts.choice import can_target
 
 if TYPE_CHECKING:
     from cuwheel.verdicts.planning.plan import Plan

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import UsageError
-from cuwheel.facts import toolkits
 from cuwheel.machine import fleet
 from cuwheel.machine.fleet import Machine
 from cuwheel.verdicts.planning import plans
+from cuwheel_core.facts import toolkits
 
 if TYPE_CHECKING:
     from cuwheel.verdicts.planning.plan import OnMachine, Reading

@@ -1,16 +1,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.device_code.libraries import Library, Survey
+from cuwheel.device_code.contents import Survey
 from cuwheel.device_code.survey import survey as surveyed
 from cuwheel.errors import UsageError
-from cuwheel.facts.arch import Arch
 from cuwheel.verdicts.planning import plans
 from cuwheel.verdicts.planning.plan import ArchSize
+from cuwheel_core.facts.arch import Arch
 from tests.unit.verdicts.libraries import code, library
+
+if TYPE_CHECKING:
+    from cuwheel_core.device_code.libraries import Library
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "bin"
 

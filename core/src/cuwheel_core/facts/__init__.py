@@ -1,0 +1,1 @@
+"""What is true of CUDA: tables with sources, and questions about them."""

@@ -1,0 +1,1 @@
+"""Reading at a place, words for people, findings, JSON."""

@@ -1,0 +1,1 @@
+"""What a GPU with a driver makes of device code: one model."""

@@ -1,0 +1,1 @@
+"""Names and tags of wheels, and their members without unpacking."""

@@ -69,18 +69,23 @@ HARMLESS_WORDS = (
     *("BYPASS", "COMPASS", "ENCOMPASS", "OVERPASS", "UNDERPASS", "TRESPASS", "SURPASS", "MULTIPASS", "SUBPASS"),
     *("RENDERPASS", "FUNCTIONPASS", "MODULEPASS", "LOOPPASS", "ONEPASS", "TWOPASS", "FIRSTPASS", "SECONDPASS"),
 )
-# Short options that hold a secret, of the programs that have them: `joined` where it stands in the same word alone.
+# Options that hold a secret, of the programs that have them: `joined` where it stands in the same word alone. Between a
+# program and its second word others may stand (`docker --config x login`). Response files, variables and logs have the
+# same shapes: this is the one table of them.
 SHORT_OPTIONS = {
     "sshpass": ("-p",),
     **dict.fromkeys(("docker login", "podman login", "buildah login", "skopeo login", "nerdctl login"), ("-p",)),
-    **dict.fromkeys(("twine upload", "az login", "oc login", "conan user"), ("-p",)),
+    **dict.fromkeys(("twine upload", "az login", "oc login", "conan user", "conan login", "helm login"), ("-p",)),
+    **dict.fromkeys(("oras login", "crane login", "regctl login"), ("-p",)),
     "uv publish": ("-t", "-p"),
-    "curl": ("-u", "-U", "--user", "--proxy-user", "-b", "--oauth2-bearer"),
+    "curl": ("-u", "-U", "--user", "--proxy-user", "-b", "--oauth2-bearer", "--login-options"),
     **dict.fromkeys(("unzip", "zip", "mosquitto_pub", "mosquitto_sub"), ("-P",)),
     "smbclient": ("-U",),
     "lftp": ("-u",),
-    "http": ("-a",),
-    "https": ("-a",),
+    **dict.fromkeys(("http", "https", "xh", "xhs"), ("-a",)),
+    **dict.fromkeys(("plink", "pscp", "psftp"), ("-pw",)),
+    **dict.fromkeys(("sqlcmd", "tsql", "bcp"), ("-P",)),
+    **dict.fromkeys(("mongo", "mongosh", "mongodump", "mongorestore"), ("-p",)),
     "ldapsearch": ("-w",),
     "redis-cli": ("-a",),
     "keytool": ("-storepass", "-keypass"),
@@ -94,6 +99,10 @@ SHORT_OPTIONS = {
     "mariadb": ("-p joined",),
     "7z": ("-p joined",),
 }
+# Of any program, where NAME:PASSWORD stands behind them or in the same word (`-uann:hunter2`, `--user=ann:hunter2`).
+LOGIN_OPTIONS = ("-u", "-U", "-E", "--user", "--proxy-user", "--cert", "--proxy-cert", "--login", "--userpwd")
+# With a single dash compilers have too many options: these alone hold a secret.
+SINGLE_DASH = ("token", "password", "passwd", "passphrase", "pass", "secret", "apikey", "api-key", "auth-token")
 # Tokens that are known by how they begin, with how many letters follow at least, and whether those are letters and
 # digits alone. Small letters alone are a name: npm_package_dependencies is a variable.
 TOKENS = {
@@ -181,21 +190,45 @@ _LEAST_PIECES = 0.3  # for each letter: at random there are 0.45, in names 0.2
 _LONGEST_WORD = 6  # with its first letter: longer ones are hardly ever there by chance
 # `--password X`; of a single dash compilers have too many.
 _OPTION_WORD = r"--(?P<name>[A-Za-z][\w-]{1,80})"
-_OPTION = lazy_pattern(_OPTION_WORD, re.ASCII)
+_SINGLE = rf"-(?:{'|'.join(SINGLE_DASH)})"
+_OPTION = lazy_pattern(rf"{_OPTION_WORD}|(?P<single>{_SINGLE})", re.ASCII)
+# Two numbers are a user and a group, two colons a name of C++, and `C:\\` or `a:/b` a path.
+_BLANK = r"(?:[ \t]|\\\n)"  # a line that goes on is one
+_LOGIN_WORD = r"(?!\d+:\d+(?![\w.-]))[^\s:@/\\\"'=]{1,128}:(?![:/\\])"
+_NAME_AND_PASSWORD = lazy_pattern(rf"{_LOGIN_WORD}.+", re.DOTALL)
+_OF_LOGIN = "|".join(
+    re.escape(each) + (f"{_BLANK}{{0,4}}" if len(each) == len("-u") else f"(?:=|{_BLANK}{{1,4}})")
+    for each in LOGIN_OPTIONS
+)
+_LOGIN_OPTION = lazy_pattern(
+    rf"(?<![\w-])(?P<head>{_OF_LOGIN})"
+    rf"(?:(?P<quote>[\"']){_LOGIN_WORD}[^\"'\n]{{1,512}}(?P=quote)|{_LOGIN_WORD}[^\s\"',;|]{{1,512}})"
+)
+# A login before a host without a scheme, as proxies are given. What names a picture of a container is none.
+_BARE_LOGIN = lazy_pattern(
+    r"(?P<login>[^\s:@/\\\"']{1,128}:[^\s:@/\"']{1,512})@(?!sha\d)[A-Za-z][\w.-]{0,255}(?=$|[:/])", re.ASCII
+)
+# The words of a command as Python and JSON list them.
+_LISTED = lazy_pattern(r"\"(?P<double>(?:[^\"\\\n]|\\[^\n]){0,2048})\"|'(?P<single>(?:[^'\\\n]|\\[^\n]){0,2048})'")
+_LIST = lazy_pattern(r"[\[(]\s{0,16}(?=[\"'])")
+_COMMA = lazy_pattern(r",\s{0,16}")
 _SPACED = lazy_pattern(
-    rf"(?<![\w-])(?P<head>{_OPTION_WORD}[ \t]{{1,4}})(?:{_QUOTED}|[^\s\"'-][^\s\"']{{0,2047}})", re.ASCII
+    rf"(?<![\w-])(?P<head>(?:{_OPTION_WORD}|{_SINGLE}){_BLANK}{{1,4}})(?:{_QUOTED}|[^\s\"'-][^\s\"']{{0,2047}})",
+    re.ASCII,
 )
 _EXE = r"(?:\.(?:exe|EXE))?\"?"  # as Windows names programs, and quotes those with blanks in their path
+_BETWEEN = rf"(?:{_BLANK}+[^\s|;&\"'\\]{{1,256}}){{0,6}}?{_BLANK}{{0,4}}?"
 _PROGRAM = lazy_pattern(
-    rf"(?<![\w.-])(?P<program>{'|'.join(each.replace(' ', f'{_EXE} ') for each in SHORT_OPTIONS)})"
-    rf"(?P<end>{_EXE})(?P<rest>[ \t](?:\"[^\"\n]{{0,2048}}\"|'[^'\n]{{0,2048}}'|[^\n|;]){{1,8192}})",
+    rf"(?<![\w.-])(?P<program>{'|'.join(each.replace(' ', f'{_EXE}{_BETWEEN} ') for each in SHORT_OPTIONS)})"
+    rf"(?P<end>{_EXE})(?P<rest>{_BLANK}(?:\"[^\"\n]{{0,2048}}\"|'[^'\n]{{0,2048}}'|\\\n|[^\n|;]){{1,8192}})",
     re.ASCII,
 )
 _PROGRAMS = tuple({each.partition(" ")[0] for each in SHORT_OPTIONS})
+_WITH_VERB = frozenset(each.partition(" ")[0] for each in SHORT_OPTIONS if " " in each)
 # As a shell takes them apart; a quote that nothing closes stands alone.
-_SHELL_WORDS = lazy_pattern(r"[ \t]+|(?:\"(?:[^\"\\]|\\.)*\"|'[^']*'|\\.|[^\s\"'\\])+|.", re.DOTALL)
-_CURL_FLAGS = lazy_pattern(r"-[a-zA-Z#0-9]{1,20}[uU]")  # `-sSu`
-_VERB = lazy_pattern(rf"{_EXE} ")
+_SHELL_WORDS = lazy_pattern(r"(?:[ \t\n]|\\\n)+|(?:\"(?:[^\"\\]|\\.)*\"|'[^']*'|\\.|[^\s\"'\\])+|.", re.DOTALL)
+_CURL_FLAGS = lazy_pattern(r"-[a-zA-Z#0-9]{1,20}?[uU](?P<login>.*)", re.DOTALL)  # `-sSu`, `-sSuann:hunter2`
+_VERB = lazy_pattern(rf"{_EXE}(?:[ \t].*)?[ \t]", re.DOTALL)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -234,8 +267,12 @@ def text(value: str, *, random: bool = True) -> str:
         value = _BEARER.sub(rf"\g<head>{MASK}", _HEADER.sub(rf"\g<head>{MASK}", value))
     if " " in value or "\t" in value:
         value = _PROGRAM.sub(_without_short, value) if _has_one(value, _PROGRAMS) else value
-    if "--" in value:
-        value = _SPACED.sub(lambda match: match["head"] + MASK if is_secret(match["name"]) else match[0], value)
+        if "-" in value:
+            value = _SPACED.sub(_without_spaced, value)
+    if ":" in value and "-" in value:
+        value = _LOGIN_OPTION.sub(lambda match: match["head"] + MASK, value)
+    if _has_one(value, ("['", '["', "('", '("', "[\n")) and "-" in value:
+        value = _without_listed(value)
     if ":" in value:
         value = _FIELD.sub(
             lambda match: (
@@ -309,51 +346,128 @@ def _without_login(match: re.Match[str]) -> str:
     return f"{match['scheme']}{MASK}@"
 
 
+def _without_spaced(match: re.Match[str]) -> str:
+    return match["head"] + MASK if not match["name"] or is_secret(match["name"]) else match[0]
+
+
+def _without_listed(value: str) -> str:
+    """Words in quotes with commas between them: what stands behind an option is in the next one."""
+    runs: list[list[re.Match[str]]] = []
+    at = 0
+    for begin in _LIST.finditer(value):
+        if begin.end() < at:
+            continue
+        run, at = [], begin.end()
+        while match := _LISTED.match(value, at):
+            run.append(match)
+            comma = _COMMA.match(value, match.end())
+            at = comma.end() if comma else match.end()
+        runs.append(run)
+    pieces, end = [], 0
+    for run in runs:
+        given = [each["double"] or each["single"] or "" for each in run]
+        if not any(each[:1] == "-" for each in given):
+            continue
+        for match, before, after in zip(run, given, words(given, str)):  # noqa: B905 - Python 3.9 has no strict
+            if before != after:
+                pieces += [value[end : match.start() + 1], after]
+                end = match.end() - 1
+    return "".join([*pieces, value[end:]])
+
+
 def _without_short(match: re.Match[str]) -> str:
-    words = _SHELL_WORDS.findall(match["rest"])
-    given = [each for each in words if each.strip()]
-    hidden = iter(_short_hidden(_VERB.sub(" ", match["program"]), given))
-    return match["program"] + match["end"] + "".join(next(hidden) if each.strip() else each for each in words)
+    return match["program"] + match["end"] + _as_words(match["rest"], _key(match["program"]))
+
+
+def _key(program: str) -> str:
+    """A program in a text as the table has it: `docker.exe --config x login` is `docker login`."""
+    return _VERB.sub(" ", program)
+
+
+def _as_words(value: str, program: str) -> str:
+    """Text taken apart as a shell does, and put together again without the secrets."""
+    parts = _SHELL_WORDS.findall(value)
+    hidden = iter(_short_hidden(program, [each for each in parts if each.strip(" \t\n\\")]))
+    return "".join(next(hidden) if each.strip(" \t\n\\") else each for each in parts)
 
 
 def _short_hidden(program: str, given: Sequence[str]) -> list[str]:
     """A program's words, without what stands behind its short options."""
     options = SHORT_OPTIONS.get(program, ())
     apart = [each for each in options if " " not in each]
+    joined = [each.partition(" ")[0] for each in options if len(each.partition(" ")[0]) == len("-p")]
     found, behind = [], False
     for word in given:
-        joined = next((each.partition(" ")[0] for each in options if word.startswith(each.partition(" ")[0])), None)
+        name, equals, _ = word.partition("=")
+        flags = _CURL_FLAGS.fullmatch(word) if program == "curl" else None
+        option = next((each for each in joined if word.startswith(each) and word != each), "")
         if behind:
             found.append(MASK)
             behind = False
-        elif word in apart or (program == "curl" and _CURL_FLAGS.fullmatch(word)):
+        elif word in apart or (flags and not flags["login"]):
             found.append(word)
             behind = True
-        elif joined and len(joined) == len("-p") and len(word) > len(joined):
-            found.append(joined + MASK)
+        elif equals and name in apart and name.startswith("--"):
+            found.append(f"{name}={MASK}")
+        elif option:
+            found.append(option + MASK)
+        elif flags and _NAME_AND_PASSWORD.fullmatch(flags["login"]):
+            found.append(word[: flags.start("login")] + MASK)
         else:
-            found.append(word)
+            found.append(_without_bare_logins(word))
     return found
 
 
 def words(values: Sequence[str], hide: Callable[[str], str] = text) -> list[str]:
     """A command's: what stands behind an option for a secret is one. `env` and `sudo` start a second command."""
     given = list(values)
+    started = 0
     for at in range(len(given)):
-        if (program := _program(given[at : at + 2])) in SHORT_OPTIONS:
-            given[at + 1 :] = _short_hidden(program, given[at + 1 :])
-    return [
-        MASK if (option := _OPTION.fullmatch(before)) and is_secret(option["name"]) else hide(value)
-        for before, value in zip(("", *given), given)  # noqa: B905 - Python 3.9 has no strict
-    ]
+        program, end = _program(given[at : at + _BEFORE_VERB])
+        if program in SHORT_OPTIONS:
+            started += 1  # the first few commands have all words behind them; of many, each has a part
+            until = len(given) if started <= _MOST_STARTED else at + end + _MOST_WORDS
+            given[at + end : until] = _short_hidden(program, given[at + end : until])
+    return [_word(before, value, hide) for before, value in zip(("", *given), given)]  # noqa: B905 - Python 3.9 has no strict
 
 
-def _program(values: Sequence[str]) -> str:
+def _word(before: str, value: str, hide: Callable[[str], str]) -> str:
+    """A word of a command behind another one."""
+    option = _OPTION.fullmatch(before)
+    if option and (option["single"] or is_secret(option["name"])):
+        return MASK
+    if before in LOGIN_OPTIONS and _NAME_AND_PASSWORD.fullmatch(value):
+        return MASK
+    value = _without_bare_logins(value)
+    return hide(_LOGIN_OPTION.sub(lambda match: match["head"] + MASK, value) if value[:1] == "-" else value)
+
+
+def _without_bare_logins(word: str) -> str:
+    if "@" not in word or "://" in word:
+        return word
+    return _BARE_LOGIN.sub(lambda match: MASK + match[0][len(match["login"]) :], word)
+
+
+def response_file(value: str, hide: Callable[[str], str] = text) -> str:
+    """Words of a command in a file, each on a line or several: an option and its secret may stand on two lines."""
+    parts = _SHELL_WORDS.findall(value)
+    hidden = iter(words([each for each in parts if each.strip(" \t\n\\")], str))
+    return hide("".join(next(hidden) if each.strip(" \t\n\\") else each for each in parts))
+
+
+_MOST_STARTED, _MOST_WORDS = 8, 64
+_BEFORE_VERB = 8  # words in which the second one of a program is looked for
+
+
+def _program(values: Sequence[str]) -> tuple[str, int]:
+    """The program of the table that a command begins with, and how many of its words that takes."""
     name = re.split(r"[\\/]", values[0])[-1] if values else ""
     if name.lower().endswith(".exe"):
         name = name[:-4].lower()
-    with_verb = f"{name} {values[1]}" if len(values) > 1 else ""
-    return with_verb if with_verb in SHORT_OPTIONS else name
+    for at, word in enumerate(values[1:] if name in _WITH_VERB else (), 2):
+        if f"{name} {word}" in SHORT_OPTIONS:
+            return f"{name} {word}", at
+    return name, 1
 
 
 def secrets(environ: Mapping[str, str]) -> dict[str, str]:

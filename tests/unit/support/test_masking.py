@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -10,7 +11,15 @@ from cuwheel_core.support.finding import Finding
 
 @pytest.mark.parametrize(
     "name",
-    ["GITHUB_TOKEN", "HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "TWINE_PASSWORD", "MY_API_KEY", "SSH_PRIVATE_KEY", "DB_PASS"],
+    [
+        "GITHUB_TOKEN",
+        "HF_TOKEN",
+        "AWS_SECRET_ACCESS_KEY",
+        "TWINE_PASSWORD",
+        "MY_API_KEY",
+        "SSH_PRIVATE_KEY",
+        "DB_PASS",
+    ],
 )
 def test_names_of_secrets(name: str) -> None:
     assert masking.variable(name, "hunter2hunter2") == masking.MASK
@@ -291,3 +300,54 @@ def test_a_long_command_takes_as_long_as_its_words() -> None:
         return time.process_time() - began
 
     assert seconds(80_000) < 24 * max(seconds(10_000), 0.005)  # eight times as many words
+
+
+_PLANTED = "hunter2x"
+_LOGINS = [
+    ["curl", "-u", f"ann:{_PLANTED}", "h"],
+    ["curl", f"-uann:{_PLANTED}", "h"],
+    ["curl", f"-sSuann:{_PLANTED}", "h"],
+    ["curl", f"--user=ann:{_PLANTED}"],
+    ["curl", "-T", "f", f"--proxy-user=ann:{_PLANTED}"],
+    ["curl", "--cert", f"c.pem:{_PLANTED}"],
+    ["curl", "-x", f"ann:{_PLANTED}@proxy:80"],
+    ["nvcc", "-o", "x.o", "-u", f"ann:{_PLANTED}"],
+    ["nvcc", "-Xcompiler", "curl", f"--user=ann:{_PLANTED}"],
+    ["tool", "--user", f"ann:{_PLANTED}"],
+    ["tool", "-token", _PLANTED],
+    ["tool", "-password", _PLANTED],
+    ["docker", "--config", "x", "login", "-p", _PLANTED],
+    ["helm", "registry", "login", "-p", _PLANTED],
+    ["conan", "remote", "login", "r", "u", "-p", _PLANTED],
+    ["xh", "-a", f"ann:{_PLANTED}"],
+    ["plink", "-pw", _PLANTED, "host"],
+    ["sudo", "-E", "/usr/bin/curl", "-u", f"ann:{_PLANTED}"],
+    ["twine", "upload", "-u", "ann", "-p", _PLANTED],
+    ["git", "clone", f"https://ann:{_PLANTED}@host/x"],
+    ["wget", f"--header=Authorization: token {_PLANTED}"],
+]
+
+
+@pytest.mark.parametrize("command", _LOGINS, ids=" ".join)
+def test_options_that_carry_secrets_in_every_shape_that_is_kept(command: list[str]) -> None:
+    """As words, as a line, as Python and JSON list them, over several lines, and in a file of words."""
+    assert _PLANTED not in " ".join(masking.words(command))
+    assert _PLANTED not in masking.response_file("\n".join(command))
+    assert _PLANTED not in masking.text(f"Command '{command!r}' returned non-zero")
+    assert _PLANTED not in masking.text(json.dumps({"words": command, "n": 1}))
+    if "@proxy" not in command[-1]:
+        assert _PLANTED not in masking.text(" ".join(command))
+        assert _PLANTED not in masking.text(" \\\n ".join(command))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "python -u train.py", "git push -u origin HEAD:main", "docker run -u 1000:1000 image", "gcc -E C:\\x\\y.c",
+        "gcc -u _ZN3foo -Uat::x", "nvidia/cuda:12.0@sha256:abc", "['gcc', '-c', 'a.c', '-o', 'x']", "clang -passes=foo",
+        "npm:bar@1.0", "a 'b', 'c' d",
+    ],
+)  # fmt: skip
+def test_options_that_only_look_like_those(line: str) -> None:
+    assert masking.text(line) == line
+    assert masking.words(line.split()) == line.split()

@@ -227,7 +227,7 @@ class _Reading:
             tool=_KINDS.get(kind, "compiler"),
             name=_text(event.get("name")),
             program=program if event.get("searched") is True else quoting.join_foreign_paths(cwd, program),
-            words=tuple(map(self._text_of, _texts(event.get("words")))),
+            words=self._words(event.get("words")),
             ran=tuple(map(self._text_of, _texts(event.get("ran")))),
             cwd=cwd,
             parent=self._text_of(event.get("parent")),
@@ -251,6 +251,10 @@ class _Reading:
     def _text_of(self, value: object) -> str:
         return masking.text(_text(value)) if self._masked else _text(value)
 
+    def _words(self, value: object) -> tuple[str, ...]:
+        found = tuple(map(_text, _texts(value)))
+        return tuple(masking.words(found)) if self._masked else found
+
     def _variables(self, value: object) -> dict[str, str]:
         found = _strings(value)
         return masking.variables(found) if self._masked else found
@@ -261,16 +265,19 @@ class _Reading:
                 text = each.get("text")
                 yield ResponseFile(
                     path=self._text_of(each["path"]),
-                    text=self._text_of(text) if isinstance(text, str) else None,
+                    text=self._response(text) if isinstance(text, str) else None,
                     encoding="utf-16" if each.get("encoding") == "utf-16" else "utf-8",
                 )
+
+    def _response(self, value: str) -> str:
+        return masking.response_file(value) if self._masked else value
 
     def _inner_of(self, id_: str) -> Iterator[InnerProgram]:
         for event in self._inner.get(id_, ()):
             yield InnerProgram(
                 name=_text(event.get("name")),
                 program=self._text_of(event.get("program")),
-                words=tuple(map(self._text_of, _texts(event.get("words")))),
+                words=self._words(event.get("words")),
                 began=_seconds(event.get("began")) or 0.0,
                 ended=_seconds(event.get("ended")) or 0.0,
                 status=_integer(event.get("status")) or 0,

@@ -33,6 +33,9 @@ _FOLDER_PREFIX = "cuwheel-record-"
 _PIECE = 1 << 22
 # Whose options stand in a word of their own, before the secret: only the list of words tells.
 _PROGRAMS = tuple({f'{each.split()[0]}"'.encode() for each in masking.SHORT_OPTIONS})
+_SINGLE = (f"-{each}" for each in masking.SINGLE_DASH)
+# And response files, in which an option and its secret may stand on two lines.
+_TELLING = (*_PROGRAMS, *(f'"{each}'.encode() for each in (*masking.LOGIN_OPTIONS, *_SINGLE)), b'"text"')
 
 
 class Progress(Struct, frozen=True, kw_only=True):
@@ -286,7 +289,7 @@ def _masked_event(hide: _Hide, line: bytes, *, escaped: bool) -> bytes:
 
     `escaped`: JSON writes some secret otherwise than it is, so that only its strings tell.
     """
-    if not escaped and not any(each in line for each in _PROGRAMS) and _masked_text(hide, [line]) == line:
+    if not escaped and not any(each in line for each in _TELLING) and _masked_text(hide, [line]) == line:
         return line
     try:
         event = json.loads(line)
@@ -303,6 +306,8 @@ def _masked_value(hide: _Hide, value: Any) -> Any:  # noqa: ANN401 - any JSON
         return masking.words(value, hide)
     if isinstance(value, list):
         return [_masked_value(hide, each) for each in value]
+    if isinstance(value, dict) and "path" in value and isinstance(value.get("text"), str):
+        return {**value, "text": masking.response_file(value["text"], hide)}
     if isinstance(value, dict):
         return {key: _masked_value(hide, each) for key, each in value.items()}
     return value

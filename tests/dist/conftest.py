@@ -50,7 +50,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def wheel(made: Path) -> Path:
-    (found,) = made.glob("*.whl")
+    (found,) = made.glob("cuwheel-*.whl")
+    return found
+
+
+@pytest.fixture(scope="session")
+def laboratory(made: Path) -> Path:
+    """The wheel of cuwheel-lab."""
+    (found,) = made.glob("cuwheel_lab-*.whl")
     return found
 
 

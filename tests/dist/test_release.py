@@ -29,7 +29,7 @@ def test_the_release(tag: str, made: Path, tmp_path: Path) -> None:
     """
     repository = tmp_path / "repository"
     subprocess.run(["git", "clone", "-q", str(ROOT), str(repository)], check=True, timeout=MINUTES)
-    (repository / "run").write_text(f'#!/bin/sh\n[ "$1" = dist ] && mkdir -p dist && cp {made}/cuwheel-* dist/\n')
+    (repository / "run").write_text(f'#!/bin/sh\n[ "$1" = dist ] && mkdir -p dist && cp {made}/cuwheel* dist/\n')
     who = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
     subprocess.run(["git", *who, "commit", "-qam", "stand-in"], cwd=repository, check=True, timeout=MINUTES)
     python = tmp_path / "python"  # the job's own, as it is set up: what the jobs install goes there

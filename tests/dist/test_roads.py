@@ -93,14 +93,27 @@ def test_answers(bare: Bare, tmp_path: Path, words: tuple[str | Path, ...]) -> N
 
 
 def test_the_rest(bare: Bare, native: Path, tmp_path: Path) -> None:
-    """Pages, completion, and what a benchmark measures."""
+    """Pages, completion, and a kit."""
     bare.answers("inspect", native, "--html", tmp_path / "page.html", cwd=tmp_path)
     assert (tmp_path / "page.html").read_text().startswith("<!")
     assert "cuwheel" in bare.answers("completion", "bash", cwd=tmp_path)
-    (tmp_path / "measured.py").write_text("def nothing():\n    return 1\n")
-    bare.answers("lab", "bench", "measured.py:nothing", "--seconds", "0.1", cwd=tmp_path)
     bare.answers("verify", native, "--pack", tmp_path / "kit.pyz", cwd=tmp_path)
     assert (tmp_path / "kit.pyz").is_file()
+
+
+def test_the_laboratory_comes_with_a_wheel_of_its_own(bare: Bare, laboratory: Path, tmp_path: Path) -> None:
+    (tmp_path / "measured.py").write_text("def nothing():\n    return 1\n")
+    (tmp_path / "TRIALS.toml").write_text("command = 'true'\nrepeats = 2\n")
+    missing = bare.answers("lab", "trials", "run", "TRIALS.toml", cwd=tmp_path, status=14)
+    assert 'pip install "cuwheel[lab]"' in missing
+    assert ", lab" not in bare.answers("--help", cwd=tmp_path)
+    site = tmp_path / "site"
+    words = ["-m", "pip", "install", "--quiet", "--no-deps", "--target", str(site), str(laboratory)]
+    subprocess.run([bare.python, *words], check=True, timeout=MINUTES)
+    bare.answers("lab", "trials", "run", "TRIALS.toml", cwd=tmp_path, PYTHONPATH=str(site))
+    bare.answers("lab", "bench", "measured.py:nothing", "--seconds", "0.1", cwd=tmp_path, PYTHONPATH=str(site))
+    assert ", lab" in bare.answers("--help", cwd=tmp_path, PYTHONPATH=str(site))
+    assert "at-once" in bare.answers("completion", "bash", cwd=tmp_path, PYTHONPATH=str(site))
 
 
 def test_extras_are_asked_for_by_name(bare: Bare, native: Path, tmp_path: Path) -> None:

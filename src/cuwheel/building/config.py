@@ -8,8 +8,9 @@ from __future__ import annotations
 import functools
 import typing
 from collections.abc import Iterable, Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import FieldInfo, fields
@@ -18,9 +19,11 @@ from packaging.utils import canonicalize_name
 from cuwheel.building import tables
 from cuwheel.building.tables import GuardTable, Table
 from cuwheel.errors import ConfigurationError, UsageError
-from cuwheel.support import codec, limited, log
+from cuwheel.support import codec, extensions, limited, log
 from cuwheel_core.errors import UnknownNameError
 from cuwheel_core.support import bounded, wording
+
+Kind = TypeVar("Kind", bound=Struct)
 
 FILE = "cuwheel.toml"
 PYPROJECT = "pyproject.toml"
@@ -52,7 +55,7 @@ def find_configuration(source: Path | None, file: Path | None, overrides: Mappin
     path, data, where = _read(source, file, str(overrides.get("subdirectory", "")))
     above = _by_override(overrides)
     problems: list[str] = []
-    keys, table = _checked(data, where, problems)
+    keys, table = _checked(_without_tables_of_others(data, where, problems), where, problems)
     if problems:
         raise ConfigurationError(
             path or "the configuration", [each.removeprefix(": ") for each in problems], _hint(problems)
@@ -63,6 +66,38 @@ def find_configuration(source: Path | None, file: Path | None, overrides: Mappin
         if wrong := list(tables.problems_of_table(table)):  # the file is right: an option is wrong
             raise UsageError("; ".join(wrong), hint="cuwheel build --help")
     return FoundConfiguration(path=path, table=table, keys=keys)
+
+
+def table_of_verb(name: str, kind: type[Kind], source: Path) -> Kind:
+    """What the configuration of a source folder says in the table of another distribution's verb."""
+    path, data, where = _read(source, None, "")
+    problems: list[str] = []
+    found = _table_of_others(data.get(name, {}), kind, f"{where}.{name}" if where else name, problems)
+    if problems:
+        raise ConfigurationError(path or "the configuration", problems)
+    return codec.convert(found, kind)
+
+
+def _table_of_others(data: Any, kind: type[Struct], where: str, problems: list[str]) -> Any:  # noqa: ANN401 - any TOML
+    named = _by_key(data, kind, where, problems) if isinstance(data, dict) else data
+    codec.convert_or_list_problems(named, kind, where, problems)
+    return named
+
+
+def _without_tables_of_others(data: Mapping[str, Any], where: str, problems: list[str]) -> dict[str, Any]:
+    """What is a build's own. A table that is called like another distribution's verb is checked as that one says."""
+    own = {key: value for key, value in data.items() if _key(str(key), _keys(Table)) in _keys(Table)}
+    for key, value in data.items():
+        if key in own:
+            continue
+        word = extensions.find_word(str(key))
+        if word is None or not word.table:
+            own[key] = value  # unknown, which is reported
+            continue
+        module, _, name = word.table.rpartition(".")
+        kind = getattr(import_module(f"{word.package}.{module}"), name)
+        _table_of_others(value, kind, f"{where}.{key}" if where else str(key), problems)
+    return own
 
 
 def over_recipe(below: dict[str, Any], found: FoundConfiguration) -> Table:

@@ -22,7 +22,17 @@ from distributed.core import Status
 from msgspec.structs import replace
 
 from cuwheel.clusters import task as travelling
-from cuwheel.clusters.task import CORES, MEMORY, TOPIC, Answer, Task, WorkerFacts, own_code
+from cuwheel.clusters.task import (
+    CORES,
+    MEMORY,
+    TOPIC,
+    Answer,
+    Task,
+    WorkerFacts,
+    own_code,
+    package_tag,
+    packages_with_verbs,
+)
 from cuwheel.errors import ToolTimeoutError
 from cuwheel.machine import gpu as machine_gpu
 from cuwheel.machine.world import World
@@ -79,6 +89,7 @@ def _own_facts(worker: Any) -> WorkerFacts:  # noqa: ANN401
     libc = World.here().libc_version  # what is installed: the interpreter may be built against an older one
     # By place and size, which packages of the same version have alike on every machine.
     compilers = [Path(path).resolve() for name in _COMPILERS if (path := shutil.which(name))]
+    cores = int(declared.get(CORES, worker.state.nthreads))
     return WorkerFacts(
         name=_name(worker),
         host=platform.node(),
@@ -89,10 +100,14 @@ def _own_facts(worker: Any) -> WorkerFacts:  # noqa: ANN401
         python=platform.python_version(),
         store=str(files.cache_folder()),
         tools=files.sha256_of("\n".join(f"{each} {each.stat().st_size}" for each in compilers).encode())[:12],
-        cores=int(declared.get(CORES, worker.state.nthreads)),
+        cores=cores,
         memory=int(declared.get(MEMORY, worker.memory_manager.memory_limit or _MEMORY)),
         apart=_can_be_apart(),
-        tags={**gpus, **{name: int(much) for name, much in declared.items() if name not in (CORES, MEMORY)}},
+        tags={
+            **gpus,
+            **{package_tag(package): cores for package in packages_with_verbs()},
+            **{name: int(much) for name, much in declared.items() if name not in (CORES, MEMORY)},
+        },
     )
 
 

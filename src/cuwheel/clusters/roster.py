@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from cuwheel.clusters import service
-from cuwheel.clusters.task import TOPIC, Described, Task, WorkerFacts, code_tag, own_code
+from cuwheel.clusters.task import TOPIC, Described, Task, WorkerFacts, code_tag, own_code, package_tag
 from cuwheel.errors import UsageError
 from cuwheel.network import cluster_access
 from cuwheel.support import codec, log
@@ -137,8 +137,11 @@ class Roster:
         parts = [f"{self.name(address)}: {why}" for address, why in self.refused.items()]
         able = self.able(task)
         for facts in (each for address, each in self.usable.items() if address not in able):
-            other = task.alike and facts.kind != self.kind
-            parts.append(f"{facts.name}: it {'is of another kind' if other else f'has no {task.tag}'}")
+            if task.package and package_tag(task.package) not in facts.tags:
+                why = f"has no {task.package.replace('_', '-')}, or another one than this"
+            else:
+                why = "is of another kind" if task.alike and facts.kind != self.kind else f"has no {task.tag}"
+            parts.append(f"{facts.name}: it {why}")
         return "; ".join(parts) or ("no worker took it" if self.usable else "the cluster has no workers")
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from cuwheel.support import files
+from cuwheel.support import extensions, files
 from cuwheel.version import __version__
 from cuwheel_core.errors import MalformedError
 
@@ -48,9 +49,9 @@ class WorkerFacts(Described, frozen=True, kw_only=True):
 
 
 @cache
-def own_code() -> str:
-    """A hash of this cuwheel: the same version may be two states of a checkout."""
-    top = Path(__file__).parents[1]
+def own_code(package: str = "cuwheel") -> str:
+    """A hash of this cuwheel, or of a package that has verbs: the same version may be two states of a checkout."""
+    top = Path(str(import_module(package).__file__)).parent
     names = sorted(path for pattern in ("*.py", "*.toml") for path in top.rglob(pattern))
     return files.sha256_of("\n".join(f"{each.relative_to(top)} {files.sha256(each)}" for each in names).encode())[:16]
 
@@ -83,18 +84,37 @@ class Task(Struct, frozen=True, kw_only=True):
 
     def key(self, kind: tuple[str, ...]) -> str:
         """A hash over all that goes in: the same key gives the same answer. `kind`: of the workers."""
-        parts = [own_code(), *kind, self.function, self.parameters, *map(str, sorted(self.inputs.items()))]
+        code = (own_code(), own_code(self.package)) if self.package else (own_code(),)
+        parts = [*code, *kind, self.function, self.parameters, *map(str, sorted(self.inputs.items()))]
         return files.sha256_of("\0".join(parts).encode())[:32]
+
+    @property
+    def package(self) -> str:
+        """The package of another distribution with verbs that has the function; empty for a function of cuwheel."""
+        package = self.function.partition(":")[0].partition(".")[0]
+        return package if package != "cuwheel" and package in packages_with_verbs() else ""
 
     def takes(self, kind: tuple[str, ...]) -> dict[str, float]:
         """What the task takes of a worker, as resources that Dask counts: see `offers`."""
         own = {CORES: self.cores, MEMORY: self.memory, code_tag(): _WHOLE if self.alone else 1}
-        tags = filter(None, (kind_tag(kind) if self.alike else "", self.tag))
+        others = package_tag(self.package) if self.package else ""
+        tags = filter(None, (kind_tag(kind) if self.alike else "", self.tag, others))
         return {**own, **dict.fromkeys(tags, 1)}
 
 
 def code_tag() -> str:
     return f"cuwheel:{__version__}:{own_code()}"
+
+
+@cache
+def packages_with_verbs() -> tuple[str, ...]:
+    """Of other distributions that are installed."""
+    return tuple(word.package for word in extensions.all_words().values())
+
+
+def package_tag(package: str) -> str:
+    """What a worker offers that has the same code of a distribution with verbs."""
+    return f"code:{package}:{own_code(package)}"
 
 
 def kind_tag(kind: tuple[str, ...]) -> str:

@@ -294,13 +294,15 @@ class Word(NamedTuple):
 
     Of another distribution, the entry point of that name in the group `cuwheel.verbs` is such a value: see
     docs/reference/verbs-of-others.md for what its `package` has. `names`: what people name beside verbs, requests and
-    answers, by the module that has it.
+    answers, by the module that has it. `table`: `module.Class` of the package, what the table of that name in a
+    configuration may say.
     """
 
     package: str
     shown: Verb | Family
     verbs: tuple[Verb, ...]
     names: dict[str, tuple[str, ...]] = {}  # noqa: RUF012 - never changed
+    table: str = ""
 
     @property
     def rows(self) -> dict[str, Verb]:

@@ -68,7 +68,7 @@ def test_no_colour_where_nobody_sees_it(variables: dict[str, str]) -> None:
 
 def test_a_reader_that_leaves() -> None:
     done = subprocess.run(
-        ["/bin/sh", "-c", f"{CUWHEEL} gpus | head -1"], capture_output=True, text=True, timeout=600, check=False
+        ["/bin/sh", "-c", f"{CUWHEEL} lookup gpu | head -1"], capture_output=True, text=True, timeout=600, check=False
     )
     assert done.stderr == ""
     assert "GPU" in done.stdout

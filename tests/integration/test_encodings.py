@@ -193,6 +193,6 @@ def test_what_the_encoding_has_not_is_written_otherwise(world: Path) -> None:
 
 
 def test_closed_streams_lead_nowhere(world: Path) -> None:
-    command = f'"{CUWHEEL}" gpus h100 >&- 2>&-; echo $?'
+    command = f'"{CUWHEEL}" lookup gpu h100 >&- 2>&-; echo $?'
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True, cwd=world)
     assert done.stdout.strip() == "0"

@@ -53,7 +53,7 @@ def test_the_core_alone_answers(light: Path, tmp_path: Path) -> None:
         ("plan", "--for", "h100,l40"),
         ("explain", log),
         ("slim", copied, "--for", "h100", "-o", tmp_path / "slimmed.so"),
-        ("gpus", "h100"),
+        ("lookup", "gpu", "h100"),
     ):
         done = _cuwheel(light, *words, "--json", cwd=tmp_path)
         assert done.returncode == 0, (words, done.stderr)

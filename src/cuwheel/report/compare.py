@@ -37,7 +37,7 @@ def document(answer: Compare, *, verbose: bool) -> Document:
     blocks += _kernels(answer.kernels, verbose=verbose)
     if not (changed or answer.kernels):
         blocks.append(Paragraph("no difference in device code, dependencies or registration"))
-    return Document(f"cuwheel compare {file_name(answer.before)} {file_name(answer.after)}", tuple(blocks))
+    return Document(f"cuwheel inspect {file_name(answer.before)} --against {file_name(answer.after)}", tuple(blocks))
 
 
 def _sizes(size: SizeChange) -> str:

@@ -35,7 +35,7 @@ def document(answer: Kernels, *, verbose: bool) -> Document:
         ]
     if answer.unread:
         blocks.append(Paragraph(f"{answer.unread} pieces of LTO-IR were not read: only NVIDIA's linker can"))
-    return Document(f"cuwheel kernels {answer.target}", (*blocks, *findings_section(answer.findings)))
+    return Document(f"cuwheel inspect {answer.target} --kernels", (*blocks, *findings_section(answer.findings)))
 
 
 def _overview(answer: Kernels) -> str:

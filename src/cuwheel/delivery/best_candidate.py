@@ -126,6 +126,7 @@ class Choice(Struct, frozen=True, kw_only=True):
             why=self.why,
             passed=self.passed,
             build=self.build,
+            conditions=self.taken.conditions if self.taken else (),
         )
 
     @property
@@ -214,17 +215,18 @@ def find(search: Search, wanted: Requirement, *, shallow: bool = False) -> Choic
         listed = candidates.list_all(wanted, search.places, session)
     machines = search.machines
     judge = CandidateJudge(machines, search.env, installed=bool(search.env or not request.on))
-    complete = _complete(machines, search.env)  # by_name alone: what nobody said stays a condition
-    order = tag_order_of(complete[0])
-    by_name = _once_a_build(_preferred([judging.judge_by_name(each, complete) for each in listed.allowed], order))
-    reader = WheelReader(judge, search, by_name)
     policy = Policy(every=request.all_releases, knows_gpu=judge.knows_gpu and not shallow)
-    ranked = sorted(_preferred(policy.search(by_name, reader), order), key=attrgetter("rank"))
-    taken = next((each for each in ranked[:1] if each.rank.may_be_taken), None)
+    for complete in _completed(machines, search.env):  # by_name alone: what nobody said stays a condition
+        order = tag_order_of(complete[0])
+        by_name = _once_a_build(_preferred([judging.judge_by_name(each, complete) for each in listed.allowed], order))
+        reader = WheelReader(judge, search, by_name)
+        ranked = sorted(_preferred(policy.search(by_name, reader), order), key=attrgetter("rank"))
+        taken = next((each for each in ranked[:1] if each.rank.may_be_taken), None)
+        if taken or reader.stopped:
+            break
     previews = [judging.judge_by_name(each, complete) for each in listed.previews]
-    newer = {
-        each.candidate.version for each in previews if not each.decided and (not taken or each.release > taken.release)
-    }
+    fitting = [each for each in previews if not each.decided]
+    newer = {each.candidate.version for each in fitting if taken is None or each.release > taken.release}
     return Choice(
         name=wanted.name,
         requirement=wanted,
@@ -238,19 +240,18 @@ def find(search: Search, wanted: Requirement, *, shallow: bool = False) -> Choic
     )
 
 
-def _is_older(one: Ruling, other: Ruling) -> bool:
-    return one.candidate.version < other.candidate.version
-
-
-def _complete(machines: Sequence[Machine], env: Path | None) -> tuple[Machine, ...]:
-    """What nobody said of system, processor and Python is as here: somebody asks for another GPU alone."""
-    if all(each.python for each in machines):
-        return tuple(map(with_platform, machines))
-    here, _ = python_environment.locate(World.here(), env)
-    return tuple(
-        each if each.python else replace(each, python=here.version, free_threaded=here.free_threaded)
-        for each in map(with_platform, machines)
-    )
+def _completed(machines: Sequence[Machine], env: Path | None) -> Iterator[tuple[Machine, ...]]:
+    """What nobody said of system, processor and Python is as here: somebody asks for another GPU alone. Where nothing
+    runs with the Python of here, any other is as good.
+    """
+    placed = tuple(map(with_platform, machines))
+    if not all(each.python for each in machines):
+        here, _ = python_environment.locate(World.here(), env)
+        yield tuple(
+            each if each.python else replace(each, python=here.version, free_threaded=here.free_threaded)
+            for each in placed
+        )
+    yield placed
 
 
 def _preferred(rulings: Iterable[Ruling], order: Mapping[str, int]) -> list[Ruling]:

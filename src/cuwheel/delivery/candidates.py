@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from urllib.parse import urljoin
 
 import msgspec
@@ -182,6 +183,48 @@ class Candidate(Struct, frozen=True, kw_only=True):
         return (len(number) if build else -1, number, rest)
 
 
+class Claim(Enum):
+    """How much the word of a source counts."""
+
+    ALONE = "alone"  # a project that it has comes from such sources alone
+    BESIDE = "beside"  # its files are added to those of others
+    SHARED = "shared"  # together with the others of its kind, where none alone has it
+    FIRST = "first"  # like that, but only the first of its kind that has the project
+
+
+class Source(Protocol):
+    """Somewhere that files of projects are listed. `place`: as answers name it."""
+
+    @property
+    def place(self) -> str: ...
+
+    @property
+    def claim(self) -> Claim: ...
+
+    def files_of(self, project: str, session: client.Session) -> Iterable[IndexFile]:
+        """All that it lists of a project; `NotThereError` where it has none."""
+
+
+class IndexSource(NamedTuple):
+    """A simple index, on a server or in a folder."""
+
+    place: str
+    claim: Claim
+
+    def files_of(self, project: str, session: client.Session) -> Iterable[IndexFile]:
+        return _of_index(self.place, project, session)
+
+
+class LinksSource(NamedTuple):
+    """A folder of wheels, or a page that links to some."""
+
+    place: str
+    claim: Claim = Claim.BESIDE
+
+    def files_of(self, project: str, session: client.Session) -> Iterable[IndexFile]:  # noqa: ARG002 - of any project
+        return _of_links(self.place, session)
+
+
 class Places(NamedTuple):
     """Where to look. `first_only`: the first index that knows a project is the only one asked for it.
 
@@ -193,6 +236,16 @@ class Places(NamedTuple):
     find_links: tuple[str, ...] = ()
     first_only: bool = False
     own: tuple[str, ...] = ()
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """All that is asked, those first whose files count where two have one of the same name."""
+        configured = Claim.FIRST if self.first_only else Claim.SHARED
+        return (
+            *(IndexSource(each, Claim.ALONE) for each in self.own),
+            *map(LinksSource, self.find_links),
+            *(IndexSource(each, configured) for each in self.indexes),
+        )
 
     @property
     def known(self) -> tuple[str, ...]:
@@ -366,54 +419,53 @@ def list_candidates(requirement: Requirement, where: Places, session: client.Ses
 def list_all(requirement: Requirement, where: Places, session: client.Session) -> Listed:
     """Each file once; the first place that lists one decides where it comes from."""
     project = normalised(requirement.name)
-    links = [(each, functools.partial(_of_links, each, session)) for each in where.find_links]
-    own = [(each, functools.partial(_of_index, each, project, session)) for each in where.own]
-    others = [(each, functools.partial(_of_index, each, project, session)) for each in where.indexes]
+    sources = where.sources
+    alone = [each for each in sources if each.claim is Claim.ALONE]
     found: dict[str, Candidate] = {}
-    # One of `own` that does not answer may be the one that has it: no other index is asked in its place.
-    for place, answer in _ask_all(own, every=True):
+    # One of these that does not answer may be the one that has it: no other is asked in its place.
+    for source, answer in _ask_all(alone, project, session, every=True):
         for file in answer:
-            if made := _candidate(file, project, place):
+            if made := _candidate(file, project, source.place):
                 found.setdefault(made.file, made)
-    servers = [each for each in where.own if addresses.local_path(each) is None]
+    servers = [each.place for each in alone if addresses.local_path(each.place) is None]
     if not found and (wrong := [each for each in servers if not _answers_at(each)]):
         # Its names would be looked for elsewhere, where anybody may have taken them.
         raise UnreadableError(wrong[0], "is not a package index", hint="give the address that ends in /simple")
-    asked = [*links, *(() if found else others)]
-    seen_index = False
-    for place, answer in _ask_all(asked):
-        if seen_index and where.first_only and place in where.indexes:
+    asked = [each for each in sources if each.claim is Claim.BESIDE or (each.claim is not Claim.ALONE and not found)]
+    decided = False
+    for source, answer in _ask_all(asked, project, session):
+        if decided and source.claim is Claim.FIRST:
             continue
-        listed_there = [each for file in answer if (each := _candidate(file, project, place))]
-        seen_index = seen_index or (bool(listed_there) and place in where.indexes)
+        listed_there = [each for file in answer if (each := _candidate(file, project, source.place))]
+        decided = decided or (bool(listed_there) and source.claim is Claim.FIRST)
         for each in listed_there:
             found.setdefault(each.file, each)
     if not found:
-        searched = " or ".join(place for place, _ in (*own, *asked))
+        searched = " or ".join(each.place for each in (*alone, *asked))
         searched = f"{searched} has none: check the spelling, or name" if searched else "there is no index to ask: name"
         raise UnknownNameError("package", requirement.name, hint=f"{searched} its index with --index")
     return _allowed(requirement, found.values())
 
 
 def _ask_all(
-    asked: Sequence[tuple[str, Callable[[], Iterable[IndexFile]]]], *, every: bool = False
-) -> Iterator[tuple[str, tuple[IndexFile, ...]]]:
+    asked: Sequence[Source], project: str, session: client.Session, *, every: bool = False
+) -> Iterator[tuple[Source, tuple[IndexFile, ...]]]:
     """In order, asked at the same time. One that cannot be reached is a warning, unless none can, or `every` must."""
     failures: list[NetworkError | UnreadableError] = []
 
-    def ask(source: Callable[[], Iterable[IndexFile]]) -> tuple[IndexFile, ...] | NetworkError | UnreadableError:
+    def ask(source: Source) -> tuple[IndexFile, ...] | NetworkError | UnreadableError:
         try:
-            return tuple(source())
+            return tuple(source.files_of(project, session))
         except client.NotThereError:
             return ()
         except (NetworkError, UnreadableError) as error:
             return error
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        answers = list(pool.map(ask, [source for _, source in asked]))
-    for (place, _), answer in zip(asked, answers, strict=True):
+        answers = list(pool.map(ask, asked))
+    for source, answer in zip(asked, answers, strict=True):
         if isinstance(answer, tuple):
-            yield place, answer
+            yield source, answer
         else:
             failures.append(answer)
     if failures and (every or len(failures) == len(asked)):

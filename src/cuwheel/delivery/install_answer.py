@@ -48,7 +48,8 @@ class Package(Struct, frozen=True, kw_only=True):
     """What is taken for one requirement; `version` is null where nothing is.
 
     `fallback`: what it is in place of a wheel of the newest release, `why` that one is not taken, and `passed` the
-    fallbacks before it that came to nothing. `build`: what is built from source, and how.
+    fallbacks before it that came to nothing. `build`: what is built from source, and how. `conditions`: what must hold
+    for the outcome.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Package(Struct, frozen=True, kw_only=True):
     why: str
     passed: tuple[Passed, ...]
     build: PlannedBuild | None
+    conditions: tuple[str, ...] = ()
 
 
 class Change(Struct, frozen=True, kw_only=True, rename={"from_": "from"}):

@@ -97,6 +97,7 @@ def _taken(package: Package, chosen: FoundFile | None, compiled: Container[str])
     if chosen:
         published = " as published" if chosen.file in compiled else ""
         yield Row("outcome", f"{chosen.outcome}{published}", "; ".join(chosen.reasons[:_FIXES]))
+        yield from [Row("needs", "\n".join(chosen.conditions))] if chosen.conditions else []
     if package.fallback:
         yield Row("fallback", package.fallback, origin=package.why)
     elif not package.version:
@@ -123,7 +124,8 @@ def _fleet(answer: Install) -> Iterator[Block]:
         if part.problem:
             rows.append((names, "nothing", part.problem, ""))
         for each in part.packages:
-            how = (each.outcome if each.version else each.why, each.fallback, *_pins(part.pins))
+            needs = f"{each.outcome} if {' and '.join(each.conditions)}" if each.conditions else each.outcome
+            how = (needs if each.version else each.why, each.fallback, *_pins(part.pins))
             taken = f"{each.name} {each.version or '-'}"
             rows.append((names, taken, "; ".join(filter(None, how)), str(len(part.files))))
     if rows:

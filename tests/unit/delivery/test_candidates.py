@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from packaging.version import Version
 
 from cuwheel.delivery import candidates
-from cuwheel.delivery.candidates import Candidate, IndexFile, Places
+from cuwheel.delivery.candidates import Candidate, Claim, IndexFile, Places
 from cuwheel.errors import UsageError
 from cuwheel.network import client, resolver, settings
 from cuwheel.support.process import Completed
@@ -167,3 +167,37 @@ def test_builds_of_a_release_are_ordered_by_their_leading_number_however_long() 
         for name in reversed(names)
     ]
     assert [each.file for each in sorted(listed, key=lambda each: each.build)] == names
+
+
+class Kept(NamedTuple):
+    """A source of another kind: what it lists is made up."""
+
+    place: str
+    claim: Claim
+    names: tuple[str, ...]
+
+    def files_of(self, project: str, session: client.Session) -> list[IndexFile]:
+        assert project == "demo"
+        assert isinstance(session, client.Session)
+        return [IndexFile(file=each, url=f"https://{self.place}.test/{each}") for each in self.names]
+
+
+@pytest.mark.parametrize(
+    ("claims", "taken"),
+    [
+        ((Claim.SHARED, Claim.SHARED), {"1.0": "a", "2.0": "b"}),
+        ((Claim.FIRST, Claim.FIRST), {"1.0": "a"}),
+        ((Claim.SHARED, Claim.ALONE), {"2.0": "b", "1.0": "b"}),
+        ((Claim.BESIDE, Claim.ALONE), {"1.0": "b", "2.0": "b"}),
+    ],
+)
+def test_a_source_of_any_kind_is_asked_by_what_it_claims(
+    monkeypatch: pytest.MonkeyPatch, claims: tuple[Claim, Claim], taken: dict[str, str]
+) -> None:
+    names = [f"demo-{version}-py3-none-any.whl" for version in ("1.0", "2.0")]
+    sources = (Kept("a", claims[0], (names[0],)), Kept("b", claims[1], (*names[:1], names[1])))
+    monkeypatch.setattr(Places, "sources", sources)
+    monkeypatch.setattr(candidates, "_answers_at", lambda _: True)
+    with client.Session() as session:
+        found = candidates.list_candidates(candidates.parse_requirement("demo"), Places(()), session)
+    assert {str(each.version): each.index for each in found} == taken

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import ModuleType
 
-    from cuwheel.diagnosis.rows import CauseFile
+    from cuwheel.diagnosis.rows import CauseFile, FixRow
 
 DOCS = Path(__file__).parent
 _WIDTH = 100  # of a signature on one line
@@ -452,7 +452,7 @@ def _cause(id_: str, file: CauseFile) -> str:
     ]
     parts += [
         "## What to do",
-        "\n".join(f"- {fix.text}{_situation(fix.when)}  \n  (source: {fix.source})" for fix in file.fix),
+        "\n".join(map(_way, file.fix)),
     ]
     parts += ["Words in braces are filled in from the log, the machine's profile and the tables."]
     if file.ways_out:
@@ -464,6 +464,11 @@ def _cause(id_: str, file: CauseFile) -> str:
     parts += ["## What it looks like", "\n\n".join(f"```\n{each.log.strip()}\n```" for each in file.example)]
     parts += ["## Sources", "\n".join(f"- {each}" for each in file.source)]
     return "\n\n".join(parts) + "\n"
+
+
+def _way(fix: FixRow) -> str:
+    commands = "".join(f"  \n  `{each}`" for each in fix.commands)
+    return f"- {fix.text.strip()}{_situation(fix.when)}{commands}  \n  (source: {fix.source})"
 
 
 def _situation(when: tuple[str, ...]) -> str:

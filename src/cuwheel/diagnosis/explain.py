@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.diagnosis import known as known_
-from cuwheel.diagnosis import register
+from cuwheel.diagnosis import register, remedies
 from cuwheel.diagnosis.case import Diagnosis, Heard, WayOut
 from cuwheel.diagnosis.causes import ANY_CAUSE, knowledge
 from cuwheel.diagnosis.confidence import CERTAIN, SHOWN, said, together
@@ -76,7 +76,7 @@ def explain(
     """
     using = using or knowledge()
     search = Search(log)
-    inner = {reading.name for reading in using.readings.reading if reading.inner}
+    inner = {reading.name for reading in using.readings.reading if reading.inner} | remedies.INNER
     known = known_.gather(search, using.readings, profile, {**_predicted(verdicts), **(facts or {})}, building=building)
     stated = _found(search, using, known) or _found(search, using, known, alone=True)
     if not stated and log.trouble and log.quoted:
@@ -272,7 +272,7 @@ def fixes(rows: tuple[FixRow, ...], filled: dict[str, str], known: Known, search
 
 def _order(row: FixRow) -> tuple[bool, bool]:
     """Inside a build its own options come first."""
-    return "build" not in row.when, not (row.fills - ALWAYS or row.shown)
+    return "build" not in row.when, not (row.fills - ALWAYS or row.shown or row.holds)
 
 
 def _fits(fix: FixRow, filled: dict[str, str], known: Known, search: Search) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.diagnosis import told
+from cuwheel.diagnosis import remedies, told
 from cuwheel.diagnosis.rows import Situation
 from cuwheel.diagnosis.text import Hit
 from cuwheel.facts import packages, toolchain_parts
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from cuwheel.diagnosis.text import Log, Search
     from cuwheel_core.facts.gpus import Gpu
     from cuwheel_core.facts.rows.common import OperatingSystem
+    from cuwheel_core.facts.rows.cuda_libraries import Package
     from cuwheel_core.facts.rows.toolkits import Release, Toolkit
 
 
@@ -139,9 +140,12 @@ def gather(
             if reading.means:
                 situations.add(reading.means)
             if value := hit.held.get("value", "").strip(" .,"):
-                found.setdefault((reading.name, value), _read(reading.name, value, search.log, hit.line))
+                name = "driver_cuda" if reading.name == "driver" and _is_cuda(value) else reading.name
+                found.setdefault((name, value), _read(name, value, search.log, hit.line))
     for name, release, place in told.releases_named(search.log.folded):
         found.setdefault((name, release), _read(name, release, search.log, search.log.index_at(place)))
+    for name, value, index in remedies.read(search.log):
+        found.setdefault((name, value), _read(name, value, search.log, index))
     for gpu, index in told.gpus_named(search.log.lines):
         found.setdefault((GPU_NAMED, gpu.name), _read(GPU_NAMED, gpu.name, search.log, index))
     folded = search.log.folded
@@ -166,6 +170,14 @@ def gather(
         findings=findings,
     )
     return replace(known, situations=_settled(known))
+
+
+def _is_cuda(driver: str) -> bool:
+    """People tell the CUDA that nvidia-smi shows as the driver's version, which has three digits before its dot."""
+    try:
+        return bool(toolkits.find_release(driver))
+    except UnknownNameError:
+        return False
 
 
 def _has_drive(folded: str) -> bool:
@@ -313,6 +325,8 @@ def _of_library(known: Known) -> Iterator[tuple[str, str]]:
     """The package of the index that brings a library that was not found."""
     name = known.version("library") or ""
     row = cuda_libraries.known_library(name) if name else None
+    if name and row is None and (number := re.search(r"cudnn.*(?:\.so\.|64_)(\d{1,3})(?:\.|$)", name)):
+        yield "library_major", number[1]
     if row is None or row.from_driver:
         return
     bringing = [each for each in row.packages if name in (*each.sonames, *each.dlls)]
@@ -321,12 +335,23 @@ def _of_library(known: Known) -> Iterator[tuple[str, str]]:
         yield "library_release", release[1]  # to CUDA 10.0 a library was named after its toolkit
     majors = sorted({each.cuda for each in bringing if each.cuda is not None})
     if bringing:
-        here = {versions.major(each) for each in (*known.values("torch_cuda"), *known.values("nvcc"))}
-        oldest = min(bringing, key=lambda each: each.cuda or 0)
-        chosen = next((each for each in bringing if each.cuda in here), oldest)
+        chosen = _package_for(known, bringing)
         yield "library_package", chosen.name
+        several = sum(each.name == chosen.name for each in cuda_libraries.library_rows()) > 1
+        major = versions.major(chosen.measured_release) if chosen.measured_release else 0
+        yield "library_requirement", f"{chosen.name}=={major}.*" if several and major else chosen.name
     if majors:
         yield "library_cuda", " or ".join(map(str, majors))
+
+
+def _package_for(known: Known, bringing: Sequence[Package]) -> Package:
+    """Of the packages that bring a library, for several CUDAs: of the one that is here, else of that most have."""
+    here = {versions.major(each) for each in (*known.values("torch_cuda"), *known.values("nvcc"))}
+    likely = (remedies.cuda_major(known), toolkits.newest_toolkit().major - 1)
+    by_cuda = {each.cuda: each for each in reversed(bringing)}
+    found = next((each for each in bringing if each.cuda in here), None)
+    found = found or next((by_cuda[each] for each in likely if each in by_cuda), None)
+    return found or min(bringing, key=lambda each: each.cuda or 0)
 
 
 def _of_torch(known: Known) -> Iterator[tuple[str, str]]:
@@ -428,18 +453,21 @@ _CONCLUSIONS: tuple[Callable[[Known], Iterator[tuple[str, str]]], ...] = (
     _of_standard,
     _of_libstdcxx,
     told.conclusions,
+    remedies.conclusions,
     _of_tables,
 )
 # Under these names, whatever the log says; a test sees that no other is concluded.
 CONCLUDED = frozenset(
     {
-        "arch", "capability", "clang_max", "component", "component_there", "cuda_first", "cuda_for_gcc",
-        "cuda_for_gpu", "cuda_found", "cuda_last", "cuda_major", "cuda_major_before", "cuda_wanted", "driver_floor",
-        "driver_floors", "driver_for_gpu", "gcc_for_standard", "gcc_max", "glibcxx_gcc", "gpu", "gpu_arch",
-        "library_cuda", "library_package", "library_release", "missing_module", "module_distribution", "msc_ver_max",
-        "needing_package", "newest_arch", "newest_cuda", "nvcc", "own_module", "package_capability", "python_minor",
-        "runtime_cuda", "same_named_distribution", "torch_cu", "torch_cuda", "wanted_cuda", "wanted_cudnn",
-        "wanting_package",
+        "arch", "arch_toolkit", "bnb_version", "capability", "clang_max", "component", "component_there",
+        "cuda_first", "cuda_for_gcc", "cuda_for_gpu", "cuda_found", "cuda_last", "cuda_major", "cuda_major_before",
+        "cuda_major_here", "cuda_wanted", "driver_cuda", "driver_floor", "driver_floors", "driver_for_gpu",
+        "gcc_for_standard", "gcc_max", "gcc_toolkit", "glibcxx_gcc", "gpu", "gpu_arch", "library_cuda",
+        "library_major", "library_package", "library_release", "library_requirement", "missing_module",
+        "module_distribution", "msc_ver_max", "needing_package", "newest_arch", "newest_cuda", "nvcc", "own_module",
+        "package", "package_capability", "python_minor", "runtime_cuda", "same_named_distribution",
+        "same_torch_index", "torch_cu", "torch_cuda", "torch_index", "torch_toolkit", "wanted_cuda", "wanted_cudnn",
+        "wanted_toolkit", "wanting_package",
     }
 )  # fmt: skip
 
@@ -656,7 +684,7 @@ def in_a_cuwheel_build(known: Known) -> bool:
     return "build" in known.situations
 
 
-def _follows(fact: Callable[[told.Facts], object], known: Known) -> bool:
+def _follows(fact: Callable[[remedies.Facts], object], known: Known) -> bool:
     return bool(fact(known))
 
 
@@ -697,7 +725,7 @@ CONDITIONS: dict[str, Callable[[Known], bool]] = {
     "path-outside-ascii": path_outside_ascii,
     "toolkit-is-new-enough": toolkit_is_new_enough,
     "toolkit-is-not-new-enough": toolkit_is_not_new_enough,
-    **{name: partial(_follows, fact) for name, fact in told.FACTS.items()},
+    **{name: partial(_follows, fact) for name, fact in {**told.FACTS, **remedies.FACTS}.items()},
     "check-predicts-no-kernel-image": _predicted(NO_KERNEL_IMAGE.code),
     "check-predicts-symbol-not-found": _predicted(SYMBOL_NOT_FOUND.code),
     "check-predicts-unsupported-ptx": _predicted(UNSUPPORTED_PTX.code),

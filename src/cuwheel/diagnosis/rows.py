@@ -26,8 +26,8 @@ _ERRORS = Path(__file__).with_name("errors.toml")  # CUDA's errors in the words 
 _STATEMENTS = Path(__file__).with_name("statements.toml")
 Relation: TypeAlias = Literal["too-old", "too-new", "other"]
 Situation: TypeAlias = Literal[
-    "linux", "windows", "macos", "wsl", "jetson", "arm64", "container", "conda", "apt", "torch", "bitsandbytes", "jax",
-    "cargo", "cargo-alone", "cmake", "build"
+    "linux", "windows", "macos", "wsl", "jetson", "arm64", "container", "conda", "apt", "dnf", "torch", "bitsandbytes",
+    "jax", "cargo", "cargo-alone", "cmake", "build"
 ]  # fmt: skip
 
 
@@ -101,13 +101,22 @@ class FixRow(Struct, frozen=True, kw_only=True):
     def filled(self, names: Mapping[str, str], shell: ShellName) -> Fix:
         return Fix(
             text=self.text.format_map(names),
-            commands=tuple(tuple(word.format_map(names) for word in shlex.split(command)) for command in self.commands),
+            commands=tuple(_filled_words(command, names) for command in self.commands),
             changes=self.changes,
             needs=(*self.when, *self.holds),
             unless=(*self.unless, *self.unless_known),
             fills=tuple(sorted(self.fills)),
             shell=shell,
         )
+
+
+def _filled_words(command: str, names: Mapping[str, str]) -> tuple[str, ...]:
+    """Python and its pip are those of the log, where it is one that no prompt calls by these names."""
+    words = tuple(word.format_map(names) for word in shlex.split(command))
+    own = names.get("python_program")
+    if own and words[0] in ("pip", "python"):
+        return (own, *(("-m", "pip") if words[0] == "pip" else ()), *words[1:])
+    return words
 
 
 class Example(Struct, frozen=True, kw_only=True):

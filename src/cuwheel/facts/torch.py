@@ -48,6 +48,16 @@ def spelled(arch: Arch) -> str:
     return f"{arch.capability}{arch.suffix}"
 
 
+def channels() -> tuple[str, ...]:
+    """The CUDA releases for which PyTorch's own index has builds, the oldest first."""
+    return tables().torch.index.releases
+
+
+def address_of_channel(cuda: str) -> str:
+    """Where the builds for a CUDA release are."""
+    return tables().torch.index.address.format(channel=f"cu{cuda.replace('.', '')}")
+
+
 def list_named(name: str, release: str | None = None) -> str | None:
     """`Ampere` as the list that it stands for; None for a name that it does not know."""
     for row in reversed(tables().torch.name):  # the newest meaning last

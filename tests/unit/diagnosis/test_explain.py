@@ -204,6 +204,15 @@ def test_what_is_concluded_has_a_name_that_fixes_may_use() -> None:
         {"missing_module": "x", "own_modules": "w x"},
         {"library": "libcufft.so.10.0"},
         {"gpu_named": "Tesla P40"},
+        {"library": "cudnn64_7.dll", "building": "flash-attn==2.8.3"},
+        {"bnb_library": "124", "bnb_shipped": "12.1", "torch_cuda": "12.4", "driver_cuda": "12.4"},
+        {
+            "toolkit_root": "/usr/local/cuda-12.8",
+            "torch_cuda": "12.8",
+            "wanted": "12.8",
+            "gcc": "13.2",
+            "arch": "sm_90",
+        },
         {"gpu": "RTX 5090", "driver": "550.54.14", "vllm": "0.9.1"},
         {
             "gpu": "GTX 1080",

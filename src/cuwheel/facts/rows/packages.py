@@ -212,10 +212,19 @@ class TorchName(Struct, frozen=True, kw_only=True):
     below: str | None = None
 
 
+class TorchIndex(Struct, frozen=True, kw_only=True):
+    """PyTorch's own index: an address with `{channel}`, and the CUDA releases that have a channel, the oldest first."""
+
+    address: str
+    releases: tuple[str, ...]
+    source: tuple[str, ...]
+
+
 class Torch(Struct, frozen=True, kw_only=True):
-    """torch.toml: what TORCH_CUDA_ARCH_LIST takes."""
+    """torch.toml: what TORCH_CUDA_ARCH_LIST takes, and where builds for each CUDA are."""
 
     sources: dict[str, Source]
     checked: str
+    index: TorchIndex
     change: tuple[TorchChange, ...]
     name: tuple[TorchName, ...]

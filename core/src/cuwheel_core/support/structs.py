@@ -9,6 +9,7 @@ are still null, and the process ends by SIGSEGV. So every type is described here
 
 from __future__ import annotations
 
+import functools
 import threading
 from pathlib import Path
 from typing import Any
@@ -48,9 +49,14 @@ def from_json(type_: Any, data: object) -> Any:  # noqa: ANN401 - a type with `r
     if not (isinstance(data, str) and issubclass(type_, str)):
         raise TypeError(f"Expected `str`, got `{type(data).__name__}`")
     try:
-        return type_.restored(data)
+        return _restored(type_, data)
     except CuwheelError as error:
         raise ValueError(error.message) from None
+
+
+@functools.lru_cache(1 << 10)  # a table has few of them, each many times
+def _restored(type_: Any, text: str) -> Any:  # noqa: ANN401
+    return type_.restored(text)
 
 
 def described(type_: type) -> dict[str, Any]:

@@ -130,13 +130,14 @@ def make_plan(
     `cmake`: the version that has to understand the list, where it is known. `torch`: the same; else the machines' own,
     as extensions are built with the one that loads them.
     """
+    among = serving.mask_of(given) if given else serving.EVERY
     groups: dict[Kind, _Group] = {}
     counts: dict[_Group, int] = {}
     members: list[tuple[Machine, _Group | None]] = []
     for machine in machines:
         kind = serving.kind_of(machine)
         if kind and kind not in groups:
-            groups[kind] = _Group(kind=kind, reach=serving.reach_of_kind(kind, options))
+            groups[kind] = _Group(kind=kind, reach=serving.reach_of_kind(kind, options, among))
         group = groups[kind] if kind else None
         members.append((machine, group))
         if group:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 
 _KINDS = 1 << 16
+EVERY = -1  # as a mask: all toolkits
 
 
 class Driver(Struct, frozen=True, kw_only=True):
@@ -190,13 +191,13 @@ def newer_than_torch(torch_cuda: str | None, toolkit: Toolkit) -> bool:
 
 
 @lru_cache(maxsize=_KINDS)
-def reach_of_kind(kind: Kind, options: PlanOptions) -> ServingToolkits:
-    """The toolkits that serve a kind of machine."""
-    usable = kind.driver.runs & torch_takes(kind.torch_cuda)
-    by_cubin = usable & compilers_for(kind.capability, options) if kind.jit != "forced" else 0
+def reach_of_kind(kind: Kind, options: PlanOptions, among: int = EVERY) -> ServingToolkits:
+    """The toolkits that serve a kind of machine. `among`: those that are asked about."""
+    usable = among & kind.driver.runs & torch_takes(kind.torch_cuda)
+    by_cubin = compilers_for(kind.capability, options, usable) if kind.jit != "forced" else 0
     by_ptx = 0
     if kind.jit != "disabled" and options.ptx and not options.native:
-        by_ptx = usable & kind.driver.compiles & _writes_ptx(kind.capability)
+        by_ptx = _writes_ptx(kind.capability, usable & kind.driver.compiles)
     return ServingToolkits(cubin=by_cubin, ptx=by_ptx, weak=kind.driver.behind | _beyond_torch(kind.torch_cuda))
 
 
@@ -219,8 +220,8 @@ def rows_of(bits: int) -> tuple[Toolkit, ...]:
     return tuple(row for index, row in enumerate(toolkits.all_toolkits()) if bits >> index & 1)
 
 
-def _mask(holds: Callable[[Toolkit], bool]) -> int:
-    return sum(1 << index for index, row in enumerate(toolkits.all_toolkits()) if holds(row))
+def _mask(holds: Callable[[Toolkit], bool], among: int = EVERY) -> int:
+    return sum(1 << index for index, row in enumerate(toolkits.all_toolkits()) if among >> index & 1 and holds(row))
 
 
 @lru_cache(maxsize=_KINDS)
@@ -234,14 +235,14 @@ def _beyond_torch(torch_cuda: str | None) -> int:
 
 
 @lru_cache(maxsize=_KINDS)
-def compilers_for(device: Capability, options: PlanOptions) -> int:
+def compilers_for(device: Capability, options: PlanOptions, among: int = EVERY) -> int:
     """The toolkits that compile machine code for a device, with these options."""
-    return _mask(lambda row: bool(cubins_for(row.version, device, options)))
+    return _mask(lambda row: bool(cubins_for(row.version, device, options)), among)
 
 
 @cache
-def _writes_ptx(device: Capability) -> int:
-    return _mask(lambda row: bool(ptx_for(row.version, device)))
+def _writes_ptx(device: Capability, among: int) -> int:
+    return _mask(lambda row: bool(ptx_for(row.version, device)), among)
 
 
 # Why a machine is served only under conditions, or not at all, in words.

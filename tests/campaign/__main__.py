@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 KINDS = ("fuzz", "leaves", "kill", "disk", "race", "hostile")
-SWEEPS = {"kill": ("kill", "torn"), "disk": ("once", "full")}
+SWEEPS = {"kill": ("kill", "torn"), "disk": ("once", "full", "refused")}
 _LEAST_S = 15.0
 _LONGEST_S = 3600.0  # for one job
 _GRACE = 1.05  # of its time, for the strike under way

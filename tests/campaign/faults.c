@@ -17,7 +17,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum mode { OFF, KILL, TORN, ONCE, FULL };
+enum mode { OFF, KILL, TORN, ONCE, FULL, REFUSED };
+enum kind { PLAIN, GROWS = 1, REFUSABLE = 2 };
 
 static volatile int mode = OFF;
 static long target;
@@ -90,19 +91,26 @@ static void die(void) {
     for (;;) pause();
 }
 
-/* Whether this call is to fail. `grows`: it needs room on the disk, which a full one has not. */
-static int due(int grows) {
+/* Whether this call is to fail: one that needs room on the disk where a full one has none, one that a file system may
+ * refuse from there on. */
+static int due(int kind) {
     if (mode == OFF || owner != getpid()) return 0;
-    if ((mode == ONCE || mode == FULL) && !grows) return 0;
+    if ((mode == ONCE || mode == FULL) && !(kind & GROWS)) return 0;
     long number = __sync_add_and_fetch(&counted, 1);
     if (number < target) return 0;
     if (mode == KILL) die();
+    if (mode == REFUSED) return kind & REFUSABLE;
     if (mode == TORN) return number == target;
     return mode == FULL || number == target;
 }
 
 static int full(void) {
     errno = ENOSPC;
+    return -1;
+}
+
+static int failed(int kind) {
+    errno = mode != REFUSED ? ENOSPC : kind & GROWS ? EXDEV : EPERM;
     return -1;
 }
 
@@ -117,7 +125,7 @@ static int regular(int fd) {
 #define DEFINE_WRITE(name, parameters, fd, size, whole, half)                                     \
     ssize_t name parameters {                                                                     \
         if (notes >= 0 && regular(fd)) note_file("write", fd);                                    \
-        if (mode == OFF || !regular(fd) || !due(1)) return REAL(name) whole;                      \
+        if (mode == OFF || !regular(fd) || !due(GROWS)) return REAL(name) whole;                      \
         if (mode == ONCE || (size) < 2 || counted > target) return full();                       \
         ssize_t done = REAL(name) half;                                                           \
         if (mode == TORN) die();                                                                  \
@@ -134,38 +142,38 @@ DEFINE_WRITE(copy_file_range, (int in, off64_t *from, int out, off64_t *to, size
 
 ssize_t writev(int fd, const struct iovec *parts, int count) {
     if (notes >= 0 && regular(fd)) note_file("write", fd);
-    if (mode == OFF || !regular(fd) || !due(1)) return REAL(writev)(fd, parts, count);
+    if (mode == OFF || !regular(fd) || !due(GROWS)) return REAL(writev)(fd, parts, count);
     if (mode == TORN) die();
     return full();
 }
 
-#define DEFINE_CALL(name, parameters, grows, arguments, ...)                                      \
+#define DEFINE_CALL(name, parameters, kind, arguments, ...)                                       \
     int name parameters {                                                                         \
         __VA_ARGS__;                                                                              \
-        if (!due(grows)) return REAL(name) arguments;                                             \
+        if (!due(kind)) return REAL(name) arguments;                                              \
         if (mode == TORN) die();                                                                  \
-        return full();                                                                            \
+        return failed(kind);                                                                      \
     }
 
-DEFINE_CALL(mkdir, (const char *path, mode_t how), 1, (path, how))
-DEFINE_CALL(mkdirat, (int at, const char *path, mode_t how), 1, (at, path, how))
-DEFINE_CALL(link, (const char *from, const char *to), 1, (from, to))
-DEFINE_CALL(linkat, (int a, const char *from, int b, const char *to, int flags), 1, (a, from, b, to, flags))
-DEFINE_CALL(symlink, (const char *from, const char *to), 1, (from, to))
-DEFINE_CALL(symlinkat, (const char *from, int at, const char *to), 1, (from, at, to))
-DEFINE_CALL(rename, (const char *from, const char *to), 0, (from, to), note("rename", from, to))
-DEFINE_CALL(renameat, (int a, const char *from, int b, const char *to), 0, (a, from, b, to), note_rename(a, from, b, to))
-DEFINE_CALL(unlink, (const char *path), 0, (path), note("unlink", path, ""))
-DEFINE_CALL(unlinkat, (int at, const char *path, int flags), 0, (at, path, flags), note_at("unlink", at, path))
-DEFINE_CALL(rmdir, (const char *path), 0, (path))
-DEFINE_CALL(ftruncate, (int fd, off_t size), 0, (fd, size))
-DEFINE_CALL(ftruncate64, (int fd, off64_t size), 0, (fd, size))
-DEFINE_CALL(fsync, (int fd), 0, (fd), note_file("sync", fd))
-DEFINE_CALL(fdatasync, (int fd), 0, (fd), note_file("sync", fd))
-DEFINE_CALL(chmod, (const char *path, mode_t how), 0, (path, how))
-DEFINE_CALL(fchmod, (int fd, mode_t how), 0, (fd, how))
-DEFINE_CALL(fchmodat, (int at, const char *path, mode_t how, int flags), 0, (at, path, how, flags))
-DEFINE_CALL(utimensat, (int at, const char *path, const struct timespec times[2], int flags), 0, (at, path, times, flags))
+DEFINE_CALL(mkdir, (const char *path, mode_t how), GROWS, (path, how))
+DEFINE_CALL(mkdirat, (int at, const char *path, mode_t how), GROWS, (at, path, how))
+DEFINE_CALL(link, (const char *from, const char *to), GROWS | REFUSABLE, (from, to))
+DEFINE_CALL(linkat, (int a, const char *from, int b, const char *to, int flags), GROWS | REFUSABLE, (a, from, b, to, flags))
+DEFINE_CALL(symlink, (const char *from, const char *to), GROWS, (from, to))
+DEFINE_CALL(symlinkat, (const char *from, int at, const char *to), GROWS, (from, at, to))
+DEFINE_CALL(rename, (const char *from, const char *to), PLAIN, (from, to), note("rename", from, to))
+DEFINE_CALL(renameat, (int a, const char *from, int b, const char *to), PLAIN, (a, from, b, to), note_rename(a, from, b, to))
+DEFINE_CALL(unlink, (const char *path), PLAIN, (path), note("unlink", path, ""))
+DEFINE_CALL(unlinkat, (int at, const char *path, int flags), PLAIN, (at, path, flags), note_at("unlink", at, path))
+DEFINE_CALL(rmdir, (const char *path), PLAIN, (path))
+DEFINE_CALL(ftruncate, (int fd, off_t size), PLAIN, (fd, size))
+DEFINE_CALL(ftruncate64, (int fd, off64_t size), PLAIN, (fd, size))
+DEFINE_CALL(fsync, (int fd), PLAIN, (fd), note_file("sync", fd))
+DEFINE_CALL(fdatasync, (int fd), PLAIN, (fd), note_file("sync", fd))
+DEFINE_CALL(chmod, (const char *path, mode_t how), REFUSABLE, (path, how))
+DEFINE_CALL(fchmod, (int fd, mode_t how), REFUSABLE, (fd, how))
+DEFINE_CALL(fchmodat, (int at, const char *path, mode_t how, int flags), REFUSABLE, (at, path, how, flags))
+DEFINE_CALL(utimensat, (int at, const char *path, const struct timespec times[2], int flags), PLAIN, (at, path, times, flags))
 
 #define DEFINE_OPEN(name, parameters, arguments)                                                  \
     int name parameters {                                                                         \
@@ -175,7 +183,7 @@ DEFINE_CALL(utimensat, (int at, const char *path, const struct timespec times[2]
             va_start(rest, flags);                                                                \
             how = va_arg(rest, mode_t);                                                           \
             va_end(rest);                                                                         \
-            if (due(1)) {                                                                         \
+            if (due(GROWS)) {                                                                         \
                 if (mode == TORN) die();                                                          \
                 return full();                                                                    \
             }                                                                                     \

@@ -115,13 +115,14 @@ class PairRace:
             yield done
 
     def _renew(self) -> None:
-        """The environment as it was begun, in the folder that its journals were made for."""
+        """The environment as it was begun, in the very folders that its journals were made for."""
         env = self.ground.folder / "env"
-        for each in env.iterdir():
-            if each.is_dir() and not each.is_symlink():
-                shutil.rmtree(each)
-            else:
+        within = _site_packages(self.ground.folder) / "within"
+        for each in sorted(env.rglob("*"), reverse=True):
+            if each.is_symlink() or not each.is_dir():
                 each.unlink()
+            elif each != within and each not in within.parents:
+                each.rmdir()
         shutil.copytree(self.scratch / "begun", env, symlinks=True, dirs_exist_ok=True)
 
     def _in_turn(self, order: Sequence[int]) -> Ended:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import stat
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 
 TOOL = f"cuwheel {__version__}"  # in notes and journals
+_LEFT_OUT = "take it out of the folder, or make it readable; no copy was written"
 _PROPRIETARY = re.compile(r"^License(?:-Expression)?:.*NVIDIA.*Proprietary", re.IGNORECASE | re.MULTILINE)
 
 
@@ -296,6 +298,8 @@ def changed_copy(root: Path, output: Path, replaced: Collection[str], change: Ca
     """`replaced`: files that `change` may replace, relative to the root. Where it refuses there is no copy."""
 
     def copy(source: str, target: str) -> None:
+        if not stat.S_ISREG(os.lstat(source).st_mode):
+            raise UnreadableError(Path(source), "is neither a file nor a folder: it cannot be copied", _LEFT_OUT)
         if Path(source).relative_to(root).as_posix() in replaced:  # by a file of its own before anybody sees the link
             try:
                 os.link(source, target)
@@ -304,12 +308,16 @@ def changed_copy(root: Path, output: Path, replaced: Collection[str], change: Ca
         else:
             shutil.copy2(source, target)
 
-    # shutil's own error is one of the system's.
     with files.errors_of(output, f"{output} was not written"), files.scratch_beside(output.parent) as scratch:
         tree = scratch / "tree"
-        shutil.copytree(
-            root, tree, symlinks=True, copy_function=copy, ignore=shutil.ignore_patterns(journal_file.FOLDER)
-        )
+        try:
+            shutil.copytree(
+                root, tree, symlinks=True, copy_function=copy, ignore=shutil.ignore_patterns(journal_file.FOLDER)
+            )
+        except shutil.Error as error:  # of all that could not be copied, as rows
+            source, _, why = error.args[0][0]
+            more = f" (and {len(error.args[0]) - 1} more)" if len(error.args[0]) > 1 else ""
+            raise UnreadableError(Path(source), f"could not be copied: {why}{more}", _LEFT_OUT) from error
         made = change(layout_of_folder(tree))
         if made.refused:
             return made

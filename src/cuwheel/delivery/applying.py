@@ -63,12 +63,13 @@ def restored_on_failure(
     place.copy.begin(name, pinned)
     try:
         done = work()
-        if done.problem:
-            return replace(done, rolled_back=True, findings=(*done.findings, *place.copy.restore()))
+        if not done.problem:
+            place.copy.finish()
     except BaseException:
         place.copy.restore()
         raise
-    place.copy.finish()
+    if done.problem:
+        return replace(done, rolled_back=True, findings=(*done.findings, *place.copy.restore()))
     if newly_broken := set(venvs.conflicts(place.interpreter)) - broken:
         found = finding(
             "requirements-broken",

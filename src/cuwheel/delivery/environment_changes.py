@@ -280,8 +280,8 @@ class EnvironmentCopy:
         """What the install replaced is kept, for `undo`; the copies of all else go, and so does the install before."""
         folder, found = self._kept()
         journal.describe_changes(self.prefix, folder, found, "done", self._scope())
-        self._begun = None
         self._forget_older()
+        self._begun = None
 
     def interrupted(self) -> str:
         """What a run that was killed had begun to install; nothing where none was. Changes nothing."""

@@ -248,7 +248,10 @@ class Tree:
         os.utime(last, ns=(mtime_ns, mtime_ns), **extra)  # type: ignore[arg-type]
 
     def set_mode(self, name: str, mode: int) -> None:
-        """Sets the mode of a file or folder."""
+        """Sets the mode of a file or folder. Some file systems refuse that, so none is asked for what is so already."""
+        status = self.status(name)
+        if status and stat.S_IMODE(status.st_mode) == mode:
+            return
         if os.name == "nt":
             os.chmod(self._at(name)[0], mode)  # noqa: PTH101 - as the others
             return

@@ -330,7 +330,7 @@ def _copy(tree: Tree, path: str, to: str, *, whole: bool = True) -> None:
     source = tree.open(path, os.O_RDONLY)
     with os.fdopen(source, "rb", buffering=0) as data:
         status = os.fstat(source)
-        made = tree.open(to, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        made = tree.open(to, os.O_WRONLY | os.O_CREAT | os.O_EXCL, stat.S_IMODE(status.st_mode))
         with os.fdopen(made, "wb", buffering=0) as copy:
             if not system_calls.clone(source, made):
                 large = status.st_size > _SMALL and opening.read_at(source, 4, 0).startswith(_LIBRARY)
@@ -342,7 +342,8 @@ def _copy(tree: Tree, path: str, to: str, *, whole: bool = True) -> None:
                 if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
                     with contextlib.suppress(PermissionError):
                         os.fchown(made, status.st_uid, status.st_gid)
-                os.fchmod(made, stat.S_IMODE(status.st_mode))
+                if stat.S_IMODE(os.fstat(made).st_mode) != stat.S_IMODE(status.st_mode):  # some systems refuse that
+                    os.fchmod(made, stat.S_IMODE(status.st_mode))
     tree.set_times(to, status.st_mtime_ns)
 
 

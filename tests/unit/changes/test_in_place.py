@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -82,3 +83,28 @@ def test_what_anybody_may_put_above_a_folder_locks_nothing(tmp_path: Path) -> No
     tmp_path.chmod(0o1777)
     with journal_file.locked(tmp_path), journal_file.locked(tmp_path / "own"):
         assert (tmp_path / "own" / ".cuwheel").is_dir()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no pipes in folders there")
+@pytest.mark.parametrize("name", ["pipe", "a\nb", "caf\udce9"])
+def test_what_cannot_be_copied_is_named_in_a_sentence(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    (folder / "below").mkdir(parents=True)
+    (folder / "link").symlink_to("nowhere")
+    os.mkfifo(folder / "below" / name)
+    with pytest.raises(UnreadableError, match="neither a file nor a folder") as found:
+        in_place.changed_copy(folder, tmp_path / "out", (), lambda _: Answer(refused=False))
+    assert "[(" not in str(found.value)
+    assert [each.name for each in tmp_path.iterdir()] == ["in"]
+
+
+def test_folders_that_cannot_be_copied_are_named_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "in" / "below").mkdir(parents=True)
+
+    def refused(source: str, *_args: object, **_options: object) -> None:
+        raise PermissionError(1, "Operation not permitted", source)
+
+    monkeypatch.setattr(shutil, "copystat", refused)
+    with pytest.raises(UnreadableError, match="could not be copied: .*Operation not permitted") as found:
+        in_place.changed_copy(tmp_path / "in", tmp_path / "out", (), lambda _: Answer(refused=False))
+    assert "[(" not in str(found.value)

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from cuwheel.delivery.environment_changes import EnvironmentCopy
-from cuwheel.errors import UsageError
+from cuwheel.delivery import applying
+from cuwheel.delivery.environment_changes import EnvironmentCopy, Place
+from cuwheel.delivery.install_answer import initial_answer
+from cuwheel.errors import UnreadableError, UsageError
+from cuwheel.network import venvs
 from cuwheel.wheel import journal_file
 from tests.integration.install_world import lost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from cuwheel.delivery.install_answer import Install
 
 SITE = "lib/python3.12/site-packages"
 _CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.symlink", "os.link", "os.chmod", "os.utime")
@@ -187,3 +193,48 @@ def test_killed_at_any_call_nothing_is_lost(act: Callable[[Path], None], tmp_pat
         assert not list(env.glob(f"{journal_file.FOLDER}/install/*/journal.jsonl")), where
         calls += 1
     assert calls > 20, "calls that change the disk are seen"
+
+
+def refuse(*_args: object, **_options: object) -> NoReturn:
+    raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="other calls there")
+def test_put_back_where_no_rights_can_be_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On FAT and some network drives, where all files have the rights that the drive was mounted with."""
+    env = environment(tmp_path / "env")
+    before = state(env)
+    for name in ("chmod", "fchmod", "link"):
+        monkeypatch.setattr(os, name, refuse)
+    copy = EnvironmentCopy(env)
+    copy.begin("foo")
+    (env / SITE / "kept" / "file.py").unlink()
+    (env / SITE / "kept" / "file.py").write_text("new")
+    shutil.rmtree(env / SITE / "gone")
+    (env / SITE / "made").mkdir()
+    assert copy.restore() == ()
+    assert state(env) == before
+    assert not (env / journal_file.FOLDER / "install").exists()
+
+
+@pytest.mark.parametrize("ends", ["refused", "raised"])
+def test_what_cannot_be_put_back_is_told_as_it_is(ends: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the next run goes on with it."""
+    env = environment(tmp_path / "env")
+    before = state(env)
+    copy = EnvironmentCopy(env)
+    place = Place(prefix=env, interpreter=env / "bin" / "python", copy=copy)
+    monkeypatch.setattr(venvs, "conflicts", lambda _: ())
+
+    def work() -> Install:
+        install(env)
+        monkeypatch.setattr(os, "replace", refuse)
+        if ends == "raised":
+            raise UsageError("no")
+        return initial_answer("foo", env, problem="it cannot be imported")
+
+    with pytest.raises(UnreadableError, match="Operation not permitted"):
+        applying.restored_on_failure(place, "foo", work)
+    monkeypatch.undo()
+    EnvironmentCopy(env).recover()
+    assert state(env) == before

@@ -5,7 +5,8 @@ for each strike, which says what was found until then: whoever ends it after its
 
 A process of its own because it forks: each round is a child without the price of a new interpreter. Modes: `kill`
 before the call, `torn` after half of what it would have written, `once` a call that finds no room, `full` no room from
-there on, `refused` no change of rights and no second name from there on (as FAT or a bind mount does). Those of `MODES` (with commas) that are of one kind are tried in turn.
+there on, `refused` no change of rights and no second name from there on (as FAT or a bind mount does). Those of `MODES`
+(with commas) that are of one kind are tried in turn.
 
 What a strike left is judged before anything is run again, since the next run would hide it.
 """

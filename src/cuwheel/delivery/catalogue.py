@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from cuwheel.device_code import wheel_facts
 from cuwheel.network import addresses, client, transfer
-from cuwheel.support import codec, files, log
+from cuwheel.support import codec, confined, files, log
 from cuwheel_core.errors import CuwheelError, MalformedError
 from cuwheel_core.support import buffer
 from cuwheel_core.wheel import platforms
@@ -218,14 +218,14 @@ class Store:
     def save(self, date: str) -> None:
         """Facts first, then the list that names them."""
         wheels = tuple(sorted(self._listed.values(), key=lambda each: (each.name, each.version, each.file)))
-        (self.folder / _PACKS).mkdir(parents=True, exist_ok=True)
+        packs = confined.make_folders(self.folder, _PACKS)
         for project in sorted(self._changed):
             lines = [
                 each.sha256.encode() + b" " + self._facts[project][each.sha256] + b"\n"
                 for each in wheels
                 if each.name == project
             ]
-            files.write(self.folder / _PACKS / f"{project}.zst", buffer.zstd_compressed(b"".join(lines), _LEVEL))
+            files.write(packs / f"{project}.zst", buffer.zstd_compressed(b"".join(lines), _LEVEL))
         if self._changed or not (self.folder / LIST).exists():
             made = Contents(schema=SCHEMA, date=date, wheels=wheels)
             files.write(self.folder / LIST, codec.encode(made) + b"\n")

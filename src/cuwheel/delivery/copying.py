@@ -15,7 +15,7 @@ from cuwheel.delivery import index_folder
 from cuwheel.delivery.publishing import Change
 from cuwheel.delivery.simple_api import SIMPLE
 from cuwheel.errors import UsageError
-from cuwheel.support import files, log, process
+from cuwheel.support import confined, files, log, process
 
 _REMOTE = re.compile(r"(?:[\w.-]+@)?[\w.-]{2,}:(?!\\).+")  # not a drive of Windows
 _TIMEOUT_S = 24 * 3600.0
@@ -53,8 +53,7 @@ def _into_folder(root: Path, to: Path) -> Iterator[Change]:
         source, target = root / path, to / path
         if _is_same(source, target):
             continue
-        target.parent.mkdir(parents=True, exist_ok=True)
-        files.copy(source, target)
+        files.copy(source, confined.make_folders(to, path.parent.as_posix()) / path.name)
         os.utime(target, ns=(source.stat().st_atime_ns, source.stat().st_mtime_ns))
         yield Change(path=path.as_posix(), action="written", size=source.stat().st_size)
     for path in reversed(

@@ -175,6 +175,8 @@ class IndexFolder:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """One publisher at a time; another one is waited for."""
+        for private in (PRIVATE, _PUBLISHING):
+            confined.must_be_a_folder(self.root / private)
         with files.folder_lock(self.root / _PUBLISHING, patient=True):
             yield
 
@@ -192,6 +194,11 @@ class IndexFolder:
 
     def path(self, relative: str) -> Path:
         return self.root / relative
+
+    def place(self, relative: str) -> Path:
+        """Where a file is written; its folders are made, and none of them is a link."""
+        folder, _, name = relative.rpartition("/")
+        return confined.make_folders(self.root, folder) / name
 
     def read(self, relative: str) -> bytes | None:
         """Reads a page of the index; None where there is no such file."""

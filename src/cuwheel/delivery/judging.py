@@ -22,7 +22,7 @@ from cuwheel.device_code.survey import Sparing, survey_wheel
 from cuwheel.facts import packages
 from cuwheel.machine import python_environment
 from cuwheel.network import addresses, client, transfer
-from cuwheel.support import files, limited, log
+from cuwheel.support import confined, files, limited, log
 from cuwheel.verdicts import pins, wheel_tags
 from cuwheel.verdicts.check_rules import ANOTHER_MACHINE
 from cuwheel.verdicts.judge import judge_all
@@ -205,8 +205,10 @@ def keep_facts(candidate: Candidate, facts: WheelFacts) -> None:
     if place is None:
         return
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        files.write(place, wheel_facts.encoded(facts))
+        below = place.parent.relative_to(files.cache_folder())
+        files.write(
+            confined.make_folders(files.cache_folder(), below.as_posix()) / place.name, wheel_facts.encoded(facts)
+        )
     except (OSError, CuwheelError) as error:
         log.debug("the facts of %s are not kept: %s", candidate.file, error)
 

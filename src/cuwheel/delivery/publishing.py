@@ -277,9 +277,7 @@ def bring_existing(place: str, index: IndexFolder) -> bool:
 
 
 def _write(index: IndexFolder, relative: str, data: bytes) -> None:
-    path = index.path(relative)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files.write(path, data)
+    files.write(index.place(relative), data)
 
 
 def _served_project(where: Site, name: str) -> Project:
@@ -305,9 +303,7 @@ def _bring_file(where: Site, project: str, file: PublishedFile, index: IndexFold
                 raise UnreadableError(f"{where.name}: {name}", "is linked but missing")
             if sha256 and files.sha256(path) != sha256:
                 raise MalformedError(f"{where.name}: {name}", "its content is not what the page says")
-            to = index.path(index_folder.file_path(name))
-            to.parent.mkdir(parents=True, exist_ok=True)
-            files.copy(path, to)
+            files.copy(path, index.place(index_folder.file_path(name)))
 
 
 def _links(file: PublishedFile) -> Iterator[tuple[str, str, str]]:

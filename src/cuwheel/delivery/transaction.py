@@ -241,10 +241,9 @@ def _stage_all(index: IndexFolder, steps: Sequence[Step], staged: list[Path | No
     room = sum(each.size for each in steps if isinstance(each, Copy))
     with log.progress("publishing", room or None) as progress:
         for step in steps:
-            to = index.path(step.path)
-            staged.append(None if isinstance(step, Remove) else files.temporary_sibling(to))
+            removed = isinstance(step, Remove)
+            staged.append(None if removed else files.temporary_sibling(index.place(step.path)))
             if path := staged[-1]:
-                to.parent.mkdir(parents=True, exist_ok=True)
                 with path.open("xb") as file:
                     _fill(file, step, progress)
     journal = index.path(JOURNAL)

@@ -110,6 +110,18 @@ def must_be_a_folder(path: Path) -> bool:
     return True
 
 
+def make_folders(root: Path, name: str | PurePosixPath) -> Path:
+    """The folder `name` below `root`, made where it is not there. None on the way is a link: what is written below
+    would go elsewhere. The root itself was named by a person, and may be one.
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    for part in PurePosixPath(name).parts:
+        root /= part
+        if not must_be_a_folder(root):
+            root.mkdir(exist_ok=True)
+    return root
+
+
 def open_plain(path: Path, flags: int) -> int:
     """A descriptor of a file that has this name alone: not a link, not a pipe, not another file's second name."""
     try:

@@ -105,6 +105,6 @@ def test_folders_that_cannot_be_copied_are_named_too(tmp_path: Path, monkeypatch
         raise PermissionError(1, "Operation not permitted", source)
 
     monkeypatch.setattr(shutil, "copystat", refused)
-    with pytest.raises(UnreadableError, match="could not be copied: .*Operation not permitted") as found:
+    with pytest.raises(UnreadableError, match=r"could not be copied: .*Operation not permitted") as found:
         in_place.changed_copy(tmp_path / "in", tmp_path / "out", (), lambda _: Answer(refused=False))
     assert "[(" not in str(found.value)

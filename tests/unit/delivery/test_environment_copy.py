@@ -14,9 +14,10 @@ import pytest
 from cuwheel.delivery import applying
 from cuwheel.delivery.environment_changes import EnvironmentCopy, Place
 from cuwheel.delivery.install_answer import initial_answer
-from cuwheel.errors import UnreadableError, UsageError
+from cuwheel.errors import UsageError
 from cuwheel.network import venvs
 from cuwheel.wheel import journal_file
+from cuwheel_core.errors import UnreadableError
 from tests.integration.install_world import lost
 
 if TYPE_CHECKING:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -80,3 +81,18 @@ def test_string_at_ends_where_it_must() -> None:
     with pytest.raises(MalformedError, match="a name longer than"):
         string_at(buffer, 80_000, buffer.size)
     assert string_at(buffer, 1 << 40, 1 << 41) == ""
+
+
+@pytest.mark.skipif(not hasattr(os, "SEEK_DATA"), reason="the system does not tell where a file has holes")
+def test_holes_of_a_file_are_passed_over(tmp_path: Path) -> None:
+    """A sparse file of 8 GB has a few kilobytes on the disk; all else need not be read to be known."""
+    path, size = tmp_path / "sparse", 8 << 30
+    with path.open("wb") as file:
+        file.seek(4 << 30)
+        file.write(b"here")
+        file.truncate(size)
+    found = FileBuffer(path)
+    assert (4 << 30) - (1 << 20) <= found.stored_from(0) <= 4 << 30
+    assert found.stored_from(4 << 30) == 4 << 30
+    assert found.stored_from(5 << 30) == size
+    found.close()

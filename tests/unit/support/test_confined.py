@@ -58,3 +58,18 @@ def test_a_junction_is_no_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(type(tmp_path), "lstat", lambda _: status)
     with pytest.raises(MalformedError, match="not a folder of its own"):
         confined.must_be_a_folder(tmp_path)
+
+
+def test_folders_are_made_and_none_is_a_link(tmp_path: Path) -> None:
+    assert confined.make_folders(tmp_path / "root", "a/b").is_dir()
+    assert confined.make_folders(tmp_path / "root", "") == tmp_path / "root"
+    (tmp_path / "root" / "file").write_text("")
+    with pytest.raises(MalformedError, match="not a folder of its own"):
+        confined.make_folders(tmp_path / "root", "file/b")
+    if os.name != "nt":
+        (tmp_path / "root" / "a" / "link").symlink_to(tmp_path)
+        with pytest.raises(MalformedError, match="not a folder of its own"):
+            confined.make_folders(tmp_path / "root", "a/link/c")
+        assert not (tmp_path / "c").exists()
+        (tmp_path / "named").symlink_to("root")  # by the person who asked for it
+        assert confined.make_folders(tmp_path / "named", "a/b").is_dir()

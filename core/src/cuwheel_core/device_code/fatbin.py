@@ -386,7 +386,8 @@ class Walk(Struct):
 
     def _after_padding(self, position: int, end: int) -> int:
         """Behind the zeros at `position`, at a multiple of the alignment."""
-        while position < end:
+        stored_from = getattr(self.buffer, "stored_from", None)
+        while (position := stored_from(position) if stored_from else position) < end:
             chunk = self.buffer.read(position, min(SCAN_CHUNK, end - position))
             rest = chunk.lstrip(b"\0")
             if rest:

@@ -197,7 +197,7 @@ def _regions(buffer: Buffer, sections: Sequence[Section], *, whole: bool) -> Ite
 
 
 def _search_region(buffer: Buffer, name: str, start: int, end: int, containers: list[Hit], cubins: list[Hit]) -> None:
-    clean_until = getattr(buffer, "clean_until", None)  # of one that was searched when it was inflated
+    clean_until = getattr(buffer, "clean_until", None)  # of a file, and of one that was searched when it was inflated
     position = start
     while (position := clean_until(position) if clean_until else position) < end:
         if len(containers) + len(cubins) >= _MOST_HITS:

@@ -15,6 +15,7 @@ from cuwheel_core.support import opening
 
 SCAN_CHUNK = 1 << 16  # stays in the cache while it is searched, and is allocated without new pages
 STRING_CHUNK = 256
+_SEEK_DATA: int | None = getattr(os, "SEEK_DATA", None)  # Windows has none
 STRING_LIMIT = 1 << 20  # search paths and names of templates reach tens of thousands of bytes
 _RARE = 512  # rarer than once in so many bytes
 
@@ -87,6 +88,15 @@ class FileBuffer:
                 have += len(piece)
             data = b"".join(pieces)
         return data
+
+    def stored_from(self, position: int) -> int:
+        """Where something is stored from `position` on: a sparse file may have gigabytes of zeros on no disk."""
+        try:
+            return os.lseek(self._fd, position, _SEEK_DATA) if _SEEK_DATA is not None else position
+        except OSError as error:
+            return self.size if error.errno == errno.ENXIO else position
+
+    clean_until = stored_from  # nothing that is searched for is made of zeros
 
     def close(self) -> None:
         self._file.close()

@@ -25,7 +25,7 @@ from cuwheel.changes.binaries.plan import registered_containers
 from cuwheel.errors import ToolError, ToolTimeoutError, UnavailableError, UsageError
 from cuwheel.facts.tables import tables
 from cuwheel.machine import fleet, system
-from cuwheel.support import codec, files, log, process
+from cuwheel.support import codec, confined, files, log, process
 from cuwheel.support.finding import finding
 from cuwheel.toolchains import assembler
 from cuwheel.toolchains.store import open_store
@@ -498,9 +498,9 @@ def _from_cache(
     check(code)
     made = _with_checksum(code)
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
+        confined.make_folders(files.cache_folder(), f"{_FOLDER}/{key[:2]}")
         files.write(place, made)
-    except OSError as error:  # a cache that is full, or others'
+    except (OSError, CuwheelError) as error:  # a cache that is full, or others'
         log.debug("%s", error)
         place = folder / place.name
         files.write(place, made)

@@ -210,7 +210,7 @@ def _fleet(folder: Path) -> None:
 
 def _lock_for_fleet(folder: Path) -> Sequence[str]:
     place = ("--no-index", "--find-links", str(folder / "dist"))
-    to = ("--lock", str(folder / "fleet.toml"), "-o", str(folder / "locks"), "--download", str(folder / "files"))
+    to = ("--lock-for", str(folder / "fleet.toml"), "-o", str(folder / "locks"), "--download", str(folder / "files"))
     return ("install", "foo", *place, *to, "--quiet", "--json")
 
 

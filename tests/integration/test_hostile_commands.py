@@ -225,7 +225,7 @@ def test_documents_in_toml(ended: Ended, tmp_path: Path, step: int) -> None:
         f"record -o {tmp_path}/recorded --matrix FILE --dry-run": {2},
         "toolchain install 13.0 --dry-run --locked FILE": {2, 5, 6, 11},
         f"ci cibuildwheel {source} --check --file FILE": {1, 2, 5},
-        f"install pkg --no-index --find-links {tmp_path} --lock FILE -o {tmp_path}/locks": {1, 2},
+        f"install pkg --no-index --find-links {tmp_path} --lock-for FILE -o {tmp_path}/locks": {1, 2},
         f"install -r FILE --dry-run --no-index --find-links {tmp_path} --on h100": {1, 2, 3, 5, 6},
     }
     assert not of_documents(ended, hostile.toml(), tmp_path, ".toml", rows, step)

@@ -1,4 +1,4 @@
-"""`install --lock` for a fleet, `--download` into one folder, and `--locked` on each of three simulated machines."""
+"""`install --lock-for` a fleet, `--download` into one folder, and `--locked` on each of three simulated machines."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def index(tmp_path: Path) -> Path:
 
 
 def test_a_lock_a_folder_and_three_machines(index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["install", "subject", "--lock", "fleet.toml", "--index", str(index), "--download", "files"]
+    words = ["install", "subject", "--lock-for", "fleet.toml", "--index", str(index), "--download", "files"]
     assert main([*words, "--dry-run"]) == 0
     assert not list(tmp_path.glob("pylock.*"))
     assert main(words) == 0
@@ -105,7 +105,7 @@ def test_a_lock_a_folder_and_three_machines(index: Path, tmp_path: Path, capsys:
 def test_a_machine_that_is_not_served_keeps_no_other_from_its_lock(
     index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["install", "subject>=2", "--lock", "fleet.toml", "--index", str(index), "--fallback", "none"]
+    words = ["install", "subject>=2", "--lock-for", "fleet.toml", "--index", str(index), "--fallback", "none"]
     assert main(words) == 1
     shown = " ".join(capsys.readouterr().out.split())
     assert shown.startswith("subject>=2: locked for 1 kind of machine, nothing serves old")
@@ -147,7 +147,7 @@ def test_find_answers_for_each_machine_of_a_fleet(
     shown = " ".join(capsys.readouterr().out.split())
     assert "subject in several releases runs on 3 of 4 machines, nothing on older" in shown
     assert main([*words[:3], "h100,a100", *words[4:], "--set", f"python={PYTHON}"]) == 0
-    assert "one lock for each kind of machine: cuwheel install subject --lock fleet.toml" in capsys.readouterr().out
+    assert "one lock for each kind of machine: cuwheel install subject --lock-for fleet.toml" in capsys.readouterr().out
 
 
 def test_another_content_or_another_machine(index: Path, tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_a_lock_is_not_believed_blindly(
 def test_every_tool_installs_the_lock_without_a_network(index: Path, tmp_path: Path) -> None:
     """`uv pip sync`, `uv pip install -r` and `pip install -r`, of the lock and of the requirements."""
     place = tmp_path / "carried"
-    words = ["install", "subject", "--lock", "fleet.toml", "--index", str(index), "-o", str(place)]
+    words = ["install", "subject", "--lock-for", "fleet.toml", "--index", str(index), "-o", str(place)]
     assert main([*words, "--lock-as", "pylock,requirements,uv"]) == 0
     assert {each.name for each in place.iterdir()} == {
         f"{kind}.{machine}.{suffix}"

@@ -96,7 +96,7 @@ def _refuse(args: Namespace) -> Iterator[UsageError]:
     if args.undo and (args.wanted or args.dry_run or args.allow or args.pin):
         yield UsageError("--undo takes no other option than --env", hint="cuwheel install --undo")
     elif args.lock and (args.locked or args.on or args.env):
-        yield UsageError("--lock is for the machines of its fleet file: it cannot be used with --locked, --on or --env")
+        yield UsageError("--lock-for is for the machines of its file: it cannot be used with --locked, --on or --env")
 
 
 def _install(args: Namespace) -> Answer:
@@ -172,9 +172,10 @@ exit status: 0 installed, 1 nothing runs, a change was refused, or put back""",
         group(
             "for a fleet",
             Option(
-                "--lock FLEET",
+                "--lock-for FLEET",
                 "write a lock for each kind of machine of a fleet file: pylock.MACHINE.toml, for pip and uv too",
                 values.fleet,
+                field="lock",
             ),
             Option("-o --output FOLDER", "where the locks are written (default: here)", places.new_folder),
             Option(

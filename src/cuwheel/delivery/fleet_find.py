@@ -96,7 +96,13 @@ def _lock_command(request: FindRequest) -> Iterator[str]:
     """For the fleet file that was asked about; without one, for the one that a person writes."""
     words = fleet.machine_words(request.on)
     named = next((each for each in words if isinstance(each, str) and each.endswith(".toml")), "")
-    yield from ("cuwheel", "install", request.wanted, "--lock", named if len(words) == 1 and named else "fleet.toml")
+    yield from (
+        "cuwheel",
+        "install",
+        request.wanted,
+        "--lock-for",
+        named if len(words) == 1 and named else "fleet.toml",
+    )
     yield from chain.from_iterable(("--index", each) for each in request.indexes)
     yield from chain.from_iterable(("--find-links", each) for each in request.find_links)
     yield from ["--no-index"] if request.no_index else []

@@ -39,8 +39,8 @@ _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*=[A-Za-z0-9._-]+", re.ASCII)
 _PYLOCK = re.compile(r"pylock\.[^.]+\.toml")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
-_AGAIN = "write it anew: cuwheel install NAME --lock fleet.toml"
-_WRITE = "write one: cuwheel install NAME --lock fleet.toml"
+_AGAIN = "write it anew: cuwheel install NAME --lock-for fleet.toml"
+_WRITE = "write one: cuwheel install NAME --lock-for fleet.toml"
 _SCHEMES = ("https://", "http://", "file://")
 _WINDOWS_CPUS = {"x86_64": "AMD64", "aarch64": "ARM64"}
 
@@ -312,7 +312,7 @@ def part_for(lock: InstallLock, machines: Sequence[Machine]) -> LockPart:
         lines.append(f"{', '.join(part.machines[:3])}: {'; '.join(reasons) or 'other files for another of its GPUs'}")
     raise UnavailableError(
         f"the lock has no part for this machine ({'; '.join(lines[:6])})",
-        hint="add it to the fleet file and lock again: cuwheel install NAME --lock fleet.toml",
+        hint="add it to the fleet file and lock again: cuwheel install NAME --lock-for fleet.toml",
     )
 
 

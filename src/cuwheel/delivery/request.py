@@ -240,7 +240,7 @@ class InstallRequest(FindRequest):
         if self.locked and self.lock:
             raise UsageError("a lock is either written or used")
         if (self.output and not self.lock) or (self.download and not (self.lock or self.locked)):
-            raise UsageError("--output and --download are for locks", hint="cuwheel install NAME --lock fleet.toml")
+            raise UsageError("--output and --download are for locks", hint="cuwheel install NAME --lock-for fleet.toml")
         FindRequest.__post_init__(self)
         if unknown := set(self.lock_as) - set(get_args(LockFormat)):
             raise UsageError(f"{min(unknown)[:40]!r} is not a format of locks", hint=", ".join(get_args(LockFormat)))

@@ -33,6 +33,7 @@ __all__ = ["Build", "document"]
 # What the page of a build tells of each job, and a dry run of what is to come: settings, sizes, times, hashes.
 
 _SLOWEST = 10
+_MACHINES = 3  # named in a row
 
 
 def settings(job: Job) -> Iterator[Block]:
@@ -232,7 +233,7 @@ def _headline(answer: Build) -> str:
 
 
 def _overview(answer: Build, *, verbose: bool) -> Iterator[Block]:
-    what = (short("CUDA"), short("Python"), "for")
+    what = (short("CUDA"), short("Python"), "code", "for")
     came = (short("outcome"), figure("size"), figure("files"), figure("time"))
     columns = what if answer.dry_run else (*what, *came)
     if answer.jobs:
@@ -256,6 +257,7 @@ def _line(job: Job) -> tuple[str | Amount, ...]:
         job.cuda,
         job.python or "any",
         " ".join((*job.archs, *job.ptx)),
+        a_few(list(dict.fromkeys(each.machine for each in job.coverage)), _MACHINES),
         job.outcome,
         Amount(size(job.wheel.size), job.wheel.size) if job.wheel else Amount("", 0),
         Amount(str(compiled) if compiled else "", compiled),

@@ -117,7 +117,7 @@ def _of_fleet(answer: Find, *, verbose: bool) -> Iterator[Block]:
             rows.append((names, "nothing", "", each.why))
             continue
         told = [f"needs {one}" for one in _needs(each.chosen, verbose=verbose)] or list(each.chosen.reasons[:_REASONS])
-        rows.append((names, each.chosen.version, _outcome(each.chosen), "\n".join(told)))
+        rows.append((names, each.chosen.version, _outcome(each.chosen), printable.Lines(told)))
     yield table(("machine", short("release"), short("outcome"), "with"), rows)
     if answer.lock:
         yield Verbatim((f"  one lock for each kind of machine: {quoting.here(answer.lock)}",))

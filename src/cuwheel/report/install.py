@@ -97,7 +97,7 @@ def _taken(package: Package, chosen: FoundFile | None, compiled: Container[str])
     if chosen:
         published = " as published" if chosen.file in compiled else ""
         yield Row("outcome", f"{chosen.outcome}{published}", "; ".join(chosen.reasons[:_FIXES]))
-        yield from [Row("needs", "\n".join(chosen.conditions))] if chosen.conditions else []
+        yield from [Row("needs", printable.Lines(chosen.conditions))] if chosen.conditions else []
     if package.fallback:
         yield Row("fallback", package.fallback, origin=package.why)
     elif not package.version:

@@ -44,7 +44,7 @@ HOSTILE: tuple[Any, ...] = (
     *("\x1b[2J", "a\nb", "\x00", "\u202e", "\ud800", "é" * 3000, "x" * 100_000, "-", "--help", "$(id)", "%2e%2e%2f"),
     *(0, -1, 1, 2**31, 2**63, 2**64, 10**400, 1e308, -0.5, True, False, None),
     *NUMBERS,
-    *(DIGITS, f"1.{DIGITS}", f">={DIGITS}", "²", "abcdefghijklmnopqrst", "libcudart.so" + ".1" * 30_000),
+    *(DIGITS, f"1.{DIGITS}", f">={DIGITS}", "²", "abcdefghijklmnopqrst", "3.999999999", "libcudart.so" + ".1" * 30_000),
     *([], {}, [[]], [None] * 50, {"": ""}, {"a": {"b": {"c": {}}}}),
 )
 

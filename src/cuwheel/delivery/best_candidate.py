@@ -43,16 +43,16 @@ if TYPE_CHECKING:
 # Which of several wheels of one release an installer takes: the order of its tags, for this machine or another.
 
 _GLIBC_2 = 60  # a minor version that no system has yet
+_LAST_MINOR = 99  # of Python, as its tags have it
 _WINDOWS = {cpu: tag for tag, cpu in platforms.WINDOWS_CPUS.items()}
 LAST = sys.maxsize
 
 
 def tag_order_of(machine: Machine) -> Mapping[str, int]:
     """Tag → its place. What the machine does not say is taken as it is here: somebody asks for another GPU alone."""
-    python = (
-        tuple(bounded.digits(each) for each in (machine.python or "").split(".")[:2] if each.isdecimal())
-        or sys.version_info[:2]
-    )
+    said = [number for each in (machine.python or "").split(".")[:2] if (number := bounded.whole(each)) is not None]
+    # Each minor version has tags of its own, down to the first: one of nine digits would take all memory.
+    python = tuple(min(number, _LAST_MINOR) for number in said) or sys.version_info[:2]
     platforms = list(_platforms(machine))
     interpreter = f"cp{python[0]}{python[1]}" if len(python) > 1 else f"cp{python[0]}"
     abis = [f"{interpreter}t"] if machine.free_threaded else None
@@ -76,7 +76,7 @@ def _platforms(machine: Machine) -> Iterator[str]:
     if machine.os == "windows":
         yield _WINDOWS.get(cpu, f"win_{cpu}")
         return
-    newest = versions.key(machine.glibc)[1] if machine.glibc else _GLIBC_2
+    newest = min((*versions.key(machine.glibc or ""), _GLIBC_2, _GLIBC_2)[1], _GLIBC_2)
     yield from platforms.linux_platforms(cpu, newest)
 
 

@@ -93,8 +93,8 @@ def version_of(spelled: str) -> Version | None:
 
 
 def spelled_version(file: str) -> str:
-    """The version in the name of a wheel, or of what lies beside it, as it is spelt there."""
-    return file.split("-", 2)[1]
+    """The version in the name of a wheel, or of what lies beside it, as it is spelt; empty where it is no such name."""
+    return (*file.split("-", 2), "", "")[1]
 
 
 def versions_in(files: Iterable[str], known: Sequence[str] = ()) -> tuple[str, ...]:
@@ -106,9 +106,9 @@ def versions_in(files: Iterable[str], known: Sequence[str] = ()) -> tuple[str, .
     ordered = [each for each in known if each in spelled]
     found = {str(parsed) for each in spelled.difference(ordered) if (parsed := version_of(each))}.difference(ordered)
     if len(found) > _FEW:
-        return tuple(sorted([*ordered, *found], key=Version))
+        return tuple(sorted([*ordered, *found], key=limited.version))
     for each in found:
-        bisect.insort(ordered, each, key=Version)
+        bisect.insort(ordered, each, key=limited.version)
     return tuple(ordered)
 
 

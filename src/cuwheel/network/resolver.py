@@ -280,13 +280,16 @@ def _rank(name: str, wanted: Wanted) -> int:
     return next((rank for rank, tag in enumerate(_tags(wanted)) if tag in tags), sys.maxsize)
 
 
+_LAST_MINOR = 99  # of Python: each has tags of its own, and one of nine digits would take all memory
+
+
 def _tags(wanted: Wanted) -> Iterator[Tag]:
     from packaging import tags  # noqa: PLC0415
 
     if wanted.platform is None and wanted.python is None:
         return tags.sys_tags()
     version = [
-        bounded.digits(each) for each in (wanted.python or "").split(".")[:2] if each.isdecimal()
+        min(bounded.digits(each), _LAST_MINOR) for each in (wanted.python or "").split(".")[:2] if each.isdecimal()
     ] or sys.version_info[:2]
     platforms = [wanted.platform] if wanted.platform else list(tags.platform_tags())
     own = f"cp{''.join(map(str, version))}"

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 from packaging.version import Version
 
-from cuwheel.delivery import candidates
+from cuwheel.delivery import best_candidate, candidates
 from cuwheel.delivery.candidates import Candidate, Claim, IndexFile, Places
 from cuwheel.errors import UsageError
+from cuwheel.machine.fleet import Machine
 from cuwheel.network import client, resolver, settings
 from cuwheel.support.process import Completed
 from cuwheel_core.errors import UnknownNameError, UnreadableError
+from cuwheel_core.facts.arch import Capability
 from cuwheel_core.wheel.metadata import WheelName
 
 if TYPE_CHECKING:
@@ -201,3 +203,17 @@ def test_a_source_of_any_kind_is_asked_by_what_it_claims(
     with client.Session() as session:
         found = candidates.list_candidates(candidates.parse_requirement("demo"), Places(()), session)
     assert {str(each.version): each.index for each in found} == taken
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{"glibc": "2." + "9" * 9}, {"glibc": "abcdefghijklmnopqrst"}, {"python": "3." + "9" * 9}, {"python": "9" * 5000}],
+)
+def test_versions_of_a_machine_that_are_none_have_few_tags(said: dict[str, str]) -> None:
+    """Each minor version of glibc and of Python has tags of its own: those of a profile may be anything."""
+    python, glibc = said.get("python", "3.12"), said.get("glibc", "2.35")
+    machine = Machine(
+        name="a", capability=Capability.parse("9.0"), os="linux", cpu="x86_64", python=python, glibc=glibc
+    )
+    order = best_candidate.tag_order_of(machine)
+    assert 50 < len(order) < 100_000

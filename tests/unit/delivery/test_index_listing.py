@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cuwheel.delivery import candidates
+from cuwheel.delivery import candidates, index_folder
 from cuwheel.errors import NewerSchemaError
 from cuwheel_core.errors import MalformedError
 
@@ -130,3 +130,8 @@ def test_a_comment_hides_no_more_than_itself() -> None:
         "demo-2.0.tar.gz",
         "demo-3.0.tar.gz",
     ]
+
+
+@pytest.mark.parametrize("name", ["", "pkg", "x.whl", "-"])
+def test_what_is_no_wheel_s_name_has_no_version(name: str) -> None:
+    assert index_folder.versions_in([name, "pkg-1.0-py3-none-any.whl"]) == ("1.0",)

@@ -326,7 +326,7 @@ OTHERS = {
     "subject-1.0.data/data/pyvenv.cfg": "is the environment's own",
     "subject-1.0.data/data/bin/activate": "is the environment's own",
     "subject-1.0.data/scripts/activate": "is the environment's own",
-    "subject-1.0.data/data/bin/python3": "is the environment's own",
+    "subject-1.0.data/data/bin/python3": "python3",  # uv refuses it itself, pip does not
     "subject-1.0.data/data/lib64/PYTHON/site-packages/other/__init__.py": "is of other",
     "subject-1.0.data/purelib/other/__init__.py": "is of other",
     "subject-1.0.data/platlib/other/data/more.txt": "is of other",

@@ -9,7 +9,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 # Each says its version once; all others read it there, or are held to it here.
-VERSIONS = {each.parent.name: each for each in (*ROOT.glob("src/*/version.py"), *ROOT.glob("*/src/*/version.py"))}
+VERSIONS = {
+    each.parent.name: each
+    for pattern in ("src/*/version.py", "*/src/*/version.py", "*/src/*/__init__.py")
+    for each in ROOT.glob(pattern)
+    if "__version__ = " in each.read_text()
+}
 PROJECTS = [ROOT / "pyproject.toml", *ROOT.glob("*/pyproject.toml")]
 
 
@@ -20,7 +25,7 @@ def version_of(package: str) -> str:
 
 
 def test_all_distributions_have_one_version() -> None:
-    assert {"cuwheel", "cuwheel_lab"} <= VERSIONS.keys()
+    assert VERSIONS.keys() == {"cuwheel", "cuwheel_core", "cuwheel_lab"}
     assert {version_of(each) for each in VERSIONS} == {version_of("cuwheel")}
 
 

@@ -210,9 +210,8 @@ def test_python_is_started_for_modules_in_one_place() -> None:
     }
     container = {"building/environment.py"}  # by name, inside
     told = {"delivery/editable.py"}  # commands that a person may type
-    unit = {"proving/measuring/service.py"}  # which people read, with a folder of its own
     sent = {"clusters/sent.py"}  # where there is no cuwheel yet, in a folder that was just made
-    assert said == container | told | unit | sent
+    assert said == container | told | sent
 
 
 @pytest.mark.parametrize("configured", ["pip.conf", "PIP_EXTRA_INDEX_URL", "UV_INDEX", "UV_DEFAULT_INDEX", "uv.toml"])

@@ -15,6 +15,7 @@ from cuwheel_core.errors import UnknownNameError
 from cuwheel_core.facts import cuda_libraries, gpus, toolkits, versions
 from cuwheel_core.facts.tables import tables
 from cuwheel_core.verdicts import choice
+from cuwheel_core.verdicts.condition import Condition
 from cuwheel_core.verdicts.device import Device
 
 if TYPE_CHECKING:
@@ -95,15 +96,15 @@ def unlisted_before(machine: Device, on: OperatingSystem) -> str | None:
     return gpus.unlisted_before(name, machine.driver)
 
 
-def gpu_conditions(machine: Device, *, above: str | None) -> Iterator[str]:
+def gpu_conditions(machine: Device, *, above: str | None) -> Iterator[Condition]:
     """What must hold of a driver that is not known. `above`: what it must be for other reasons."""
     row = support_of(machine)
     if row is None or machine.gpu_seen or machine.driver or machine.driver_cuda:
         return
     if above is None or not versions.at_least(above, row.first):
-        yield f"driver {row.first} or later, the first to support this GPU"
+        yield Condition(id="driver-gpu-first", driver=row.first)
     if row.last:
-        yield f"a driver of branch {row.last} or older: {row.last} is the last to support this GPU"
+        yield Condition(id="driver-gpu-last", branch=row.last)
 
 
 # What the driver can do for a library: run its CUDA major, compile its PTX, read its compression.
@@ -172,15 +173,10 @@ def newer_toolkits(library: Library, machine: Device) -> tuple[str, ...]:
     return tuple(each for each in library.toolkits if known is None or not versions.at_least(known, each))
 
 
-def link_condition(toolkit: str, on: OperatingSystem) -> str:
+def link_condition(toolkit: str, on: OperatingSystem) -> Condition:
     """What a driver must be to link objects that this toolkit wrote."""
     row = _first_as_new(toolkit)
-    return f"{_driver_of(row, on) if row else f'a driver of CUDA {toolkit} or later'}, to link its objects"
-
-
-def _driver_of(row: Release, on: OperatingSystem) -> str:
-    driver = row.driver.on(on)
-    return f"driver {driver} or later (CUDA {row.version})" if driver else f"a driver of CUDA {row.version} or later"
+    return Condition(id="driver-link", driver=row.driver.on(on) if row else None, cuda=row.version if row else toolkit)
 
 
 def _newest_known(machine: Device, on: OperatingSystem) -> Release | None:
@@ -215,14 +211,12 @@ def below_floor(library: Library, machine: Device) -> bool:
     return machine.driver_cuda is not None and not versions.at_least(machine.driver_cuda, needed)
 
 
-def floor_condition(library: Library, machine: Device) -> str | None:
+def floor_condition(library: Library, machine: Device) -> Condition | None:
     """What must hold of a driver that is not known."""
     needed = runtime_cuda(library)
     if needed is None or machine.driver or machine.driver_cuda:
         return None
-    if floor := floor_of(library, machine):
-        return f"driver {floor} or later (CUDA {needed})"
-    return f"a driver of CUDA {needed} or later"
+    return Condition(id="driver-runtime", driver=floor_of(library, machine), cuda=needed)
 
 
 def zstd_floor(library: Library, machine: Device) -> str | None:
@@ -246,17 +240,17 @@ def below_zstd_floor(library: Library, machine: Device) -> bool:
     return not versions.at_least(machine.driver_cuda, came_with.version)
 
 
-def isa_condition(isa: str, on: OperatingSystem) -> str:
+def isa_condition(isa: str, on: OperatingSystem) -> Condition:
     """What a driver must be to compile PTX of this ISA."""
     row = _first_with_isa(isa)
     if row is None:
-        return f"a driver that compiles PTX ISA {isa}"
-    return f"{_driver_of(row, on)}, to compile its PTX (ISA {isa})"
+        return Condition(id="driver-ptx", isa=isa)
+    return Condition(id="driver-ptx", isa=isa, driver=row.driver.on(on), cuda=row.version)
 
 
-def linker_condition(isa: str) -> str:
+def linker_condition(isa: str) -> Condition:
     """What nvJitLink must be to link PTX of this ISA, or the LTO-IR beside it."""
-    return f"nvJitLink of CUDA {cuda_of_isa(isa) or 'that release'} or later, which links its PTX (ISA {isa})"
+    return Condition(id="linker-ptx", isa=isa, cuda=cuda_of_isa(isa))
 
 
 def cuda_of_isa(isa: str) -> str | None:
@@ -379,18 +373,17 @@ def across_tegra(arch: Arch, machine: Device) -> bool:
     return gpus.is_tegra(arch.capability) != is_tegra(machine)
 
 
-def platform_conditions(library: Library, machine: Device) -> Iterator[str]:
+def platform_conditions(library: Library, machine: Device) -> Iterator[Condition]:
     if needs_newer_l4t(library, machine):
         wanted = jetpack_needed(machine)
         yield (
-            f"{wanted}, which CUDA for servers serves"
+            Condition(id="jetson-l4t", jetpack=wanted)
             if wanted
-            else f"CUDA {toolkits.one_arm64_since()} or later for servers runs on this Jetson (not confirmed)"
+            else Condition(id="jetson-server", cuda=toolkits.one_arm64_since())
         )
     row = toolkits.joined_arm64(machine.capability)
     if row and (built := before_joining(library, machine)):
-        since = f"which joined them with {row.cuda}"
-        yield f"what CUDA {built} built for servers runs on this Jetson, {since} (not confirmed)"
+        yield Condition(id="jetson-joined", cuda=built, since=row.cuda)
 
 
 def knows_gpu(machine: Device) -> bool:

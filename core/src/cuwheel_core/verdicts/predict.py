@@ -38,6 +38,7 @@ from cuwheel_core.verdicts.choice import (
     Loader,
     choose,
 )
+from cuwheel_core.verdicts.condition import Condition
 from cuwheel_core.verdicts.modules import (
     Choosing,
     Module,
@@ -122,7 +123,7 @@ class Prediction(Struct, frozen=True, kw_only=True):
     mixed_objects: bool = False
     absent: tuple[str, ...] = ()
     alternatives: tuple[CudaError, ...] = ()
-    conditions: tuple[str, ...] = ()
+    conditions: tuple[Condition, ...] = ()
 
 
 NOTHING = Prediction(outcome="unknown", basis="nothing")
@@ -304,9 +305,9 @@ def uses_zstd(library: Library, result: Prediction) -> bool:
     )
 
 
-def _conditions(library: Library, machine: Device, result: Prediction, *, compressed: bool) -> Iterable[str]:
+def _conditions(library: Library, machine: Device, result: Prediction, *, compressed: bool) -> Iterable[Condition]:
     if library.type == "relocatable" and library.format not in ("cubin", "fatbin"):
-        yield "it is linked into a library or a program"
+        yield Condition(id="linked")
     on = drivers.system_of(library, machine)
     needed = [each.ptx_isa for each in result.taken if each.how == "jit" and each.ptx_isa]
     links_cubins = any(not each.linked and each.how != "jit" for each in result.taken)
@@ -323,7 +324,7 @@ def _conditions(library: Library, machine: Device, result: Prediction, *, compre
         yield condition
     floor = drivers.zstd_floor(library, machine)
     if compressed and floor and not (machine.driver or machine.driver_cuda):
-        yield f"driver {floor} or later, to read ZSTD-compressed device code"
+        yield Condition(id="driver-zstd", driver=floor)
     named = [drivers.floor_of(library, machine), floor if compressed else None]
     named += [drivers.driver_for(each, on) for each in newer[-1:]]
     named += [drivers.driver_for(drivers.cuda_of_isa(each) or "0", on) for each in needed if compiles]

@@ -257,7 +257,7 @@ def serving_conditions(kind: Kind, toolkit: Toolkit, arch: Arch) -> Iterator[str
         floor = _floor(kind, toolkit)
         yield f"{floor} or later" + ("" if "CUDA" in floor else f" (CUDA {toolkit.major})")
     if arch.kind == "compute" and not kind.driver.compiles_surely & bit:
-        yield isa_condition(toolkit.ptx_isa, kind.system)
+        yield isa_condition(toolkit.ptx_isa, kind.system).words
     if arch.kind == "sm":
         yield from across_tegra_conditions(arch, kind.capability)
     yield from arm64_conditions(kind, toolkit)

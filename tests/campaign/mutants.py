@@ -67,7 +67,9 @@ def main(names: Sequence[str]) -> int:
 
 def _problem(mutant: Mutant) -> str:
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(ROOT / "src", Path(folder, "src"), ignore=shutil.ignore_patterns("__pycache__"))
+        for house in (ROOT / "src", ROOT / "core" / "src"):
+            skipped = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(house, Path(folder, "src"), ignore=skipped, dirs_exist_ok=True)
         apply(mutant, Path(folder, "src", "cuwheel"))
         environ = {**os.environ, "PYTHONPATH": str(Path(folder, "src"))}
         done = subprocess.run(

@@ -29,7 +29,8 @@ def test_nothing_is_found(kind: str) -> None:
 @pytest.mark.parametrize("mutant", mutants.read(), ids=lambda each: each.name)
 def test_a_mutant_has_its_place_and_its_judge(mutant: mutants.Mutant, tmp_path: Path) -> None:
     """Whether it is noticed is for `./run campaign mutants`; here, that the list fits the code."""
-    shutil.copytree(ROOT / "src" / "cuwheel", tmp_path / "cuwheel", ignore=shutil.ignore_patterns("__pycache__"))
+    for house in (ROOT / "src" / "cuwheel", ROOT / "core" / "src" / "cuwheel_core"):
+        shutil.copytree(house, tmp_path / house.name, ignore=shutil.ignore_patterns("__pycache__"))
     mutants.apply(mutant, tmp_path / "cuwheel")
     compile((tmp_path / "cuwheel" / mutant.file).read_text(), mutant.file, "exec")
     kind, *names = mutant.campaign or ("",)

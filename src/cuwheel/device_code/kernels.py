@@ -17,7 +17,8 @@ from cuwheel.device_code.demangle import demangled
 from cuwheel.device_code.survey import is_library
 from cuwheel.support import log
 from cuwheel.support.answer import Answer
-from cuwheel_core.device_code import cubin, fatbin, items, library
+from cuwheel_core.device_code import cubin, items, library
+from cuwheel_core.device_code.kernels import names_in
 from cuwheel_core.device_code.libraries import Entry, Kind
 from cuwheel_core.errors import CuwheelError, MalformedError
 from cuwheel_core.facts.arch import Arch
@@ -25,7 +26,6 @@ from cuwheel_core.support.finding import Finding
 
 if TYPE_CHECKING:
     from cuwheel_core.device_code.items import Item
-    from cuwheel_core.support.buffer import Buffer
 
 _IDENTIFIER = re.compile(r"[\w$*?]+", re.ASCII)
 
@@ -132,7 +132,7 @@ def of_container(path: str | Path, index: int) -> tuple[str, ...]:
     where = source.find_source(path)
     with closing(where), closing(where.items[0].open(lambda _: None)) as buffer:
         entries = [each for each in library.read_library(buffer, detail="entries").entries if each.container == index]
-        return tuple(dict.fromkeys(kernel.name for each in entries for kernel in _names(buffer, each)))
+        return tuple(dict.fromkeys(kernel.name for each in entries for kernel in names_in(buffer, each)))
 
 
 def _of_item(item: Item, advance: Callable[[int], None], findings: list[Finding], *, alone: bool) -> Iterator[_Found]:
@@ -152,18 +152,10 @@ def _of_item(item: Item, advance: Callable[[int], None], findings: list[Finding]
         entries = ()
     for entry in entries:
         try:
-            yield _Found(item.path, entry, _names(buffer, entry))
+            yield _Found(item.path, entry, names_in(buffer, entry))
         except MalformedError as error:
             findings.append(items.unread(item.path, error))
     buffer.close()
-
-
-def _names(buffer: Buffer, entry: Entry) -> tuple[cubin.Kernel, ...]:
-    if entry.kind not in ("cubin", "ptx"):
-        return ()
-    stored = entry.compressed_bytes or entry.bytes
-    data = fatbin.read_payload(buffer, entry.offset + entry.header_size, stored, entry.real_bytes, entry.compression)
-    return cubin.ptx_kernels(data) if entry.kind == "ptx" else cubin.read_cubin(buffer.name, data).kernels()
 
 
 def _matches(pattern: str, name: str) -> bool:

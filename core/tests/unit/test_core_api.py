@@ -33,7 +33,7 @@ def test_a_name_that_is_promised_is_there_and_on_the_first_page(name: str) -> No
 
 def test_a_name_that_is_not_promised_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'survey'"):
-        _ = cuwheel_core.survey  # type: ignore[attr-defined]
+        _ = cuwheel_core.survey
 
 
 def test_bytes_and_a_path_are_read_alike() -> None:

@@ -228,7 +228,7 @@ def _judge_library(
         in_part = f"runs if {a_few(elsewhere)} has code for this GPU: its own kernels are for others"
     elif prediction.outcome == "partial" and prediction.for_chosen_gpus:
         in_part = f"runs; kernels compiled for other GPUs alone do not: {a_few(prediction.missing)}"
-    conditions = [each.words for each in prediction.conditions]
+    conditions = [each.text for each in prediction.conditions]
     if missing := [each.soname for each in needed if each.place == "unknown"]:
         conditions.append(f"{', '.join(missing)} can be found")
     conditions += [f"{each} has code for this GPU" for each in elsewhere]
@@ -248,7 +248,7 @@ def _judge_library(
             optional=optional,
             main=path in load.main,
             rests_on=prediction.taken,
-            conditions=tuple(each.words for each in prediction.conditions),
+            conditions=tuple(each.text for each in prediction.conditions),
         ),
         findings=tuple(_with_library(each, path, load, optional=optional or bool(elsewhere)) for each in findings),
         conditions=tuple(conditions),

@@ -19,6 +19,7 @@ from cuwheel.report.build import blocks, write_beside_wheels
 from cuwheel.support import codec
 from cuwheel_core.errors import UnreadableError
 from cuwheel_core.support import wording
+from cuwheel_core.verdicts.condition import condition
 from tests.unit.building.wheels import call, record
 from tests.unit.report.builds import EVIL, FAILED, REFUSED, SPANS, build, job, span, wheel
 
@@ -45,7 +46,10 @@ def test_it_fits_eighty_columns(monkeypatch: pytest.MonkeyPatch, *, verbose: boo
 def test_a_dry_run_says_on_which_conditions_machines_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
     """The words of `plan`, whose job it is."""
     (served,) = job().coverage
-    coverage = (replace(served, conditions=("driver 580 or later",)), replace(served, machine="l40"))
+    coverage = (
+        replace(served, requires=(condition("driver-at-least", version="580"),)),
+        replace(served, machine="l40"),
+    )
     planned = job(outcome="planned", coverage=coverage, wheel=None)
     text = shown(build(planned, dry_run=True), monkeypatch)
     assert "driver 580 or later\n" in text

@@ -26,7 +26,7 @@ def predict(of: Library, on: Machine) -> Prediction:
 
 
 def conditions(told: Prediction) -> tuple[str, ...]:
-    return tuple(each.words for each in told.conditions)
+    return tuple(each.text for each in told.conditions)
 
 
 def _code(told: Prediction) -> int | None:

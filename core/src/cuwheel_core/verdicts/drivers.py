@@ -15,7 +15,7 @@ from cuwheel_core.errors import UnknownNameError
 from cuwheel_core.facts import cuda_libraries, gpus, toolkits, versions
 from cuwheel_core.facts.tables import tables
 from cuwheel_core.verdicts import choice
-from cuwheel_core.verdicts.condition import Condition
+from cuwheel_core.verdicts.condition import Condition, condition
 from cuwheel_core.verdicts.device import Device
 
 if TYPE_CHECKING:
@@ -102,9 +102,9 @@ def gpu_conditions(machine: Device, *, above: str | None) -> Iterator[Condition]
     if row is None or machine.gpu_seen or machine.driver or machine.driver_cuda:
         return
     if above is None or not versions.at_least(above, row.first):
-        yield Condition(id="driver-gpu-first", driver=row.first)
+        yield condition("driver-at-least", version=row.first, purpose="gpu")
     if row.last:
-        yield Condition(id="driver-gpu-last", branch=row.last)
+        yield condition("driver-at-most", version=row.last)
 
 
 # What the driver can do for a library: run its CUDA major, compile its PTX, read its compression.
@@ -176,7 +176,9 @@ def newer_toolkits(library: Library, machine: Device) -> tuple[str, ...]:
 def link_condition(toolkit: str, on: OperatingSystem) -> Condition:
     """What a driver must be to link objects that this toolkit wrote."""
     row = _first_as_new(toolkit)
-    return Condition(id="driver-link", driver=row.driver.on(on) if row else None, cuda=row.version if row else toolkit)
+    if row is None:
+        return condition("driver-at-least", cuda=(toolkit,), purpose="link")
+    return condition("driver-at-least", version=row.driver.on(on) or "", cuda=(row.version,), purpose="link")
 
 
 def _newest_known(machine: Device, on: OperatingSystem) -> Release | None:
@@ -216,7 +218,7 @@ def floor_condition(library: Library, machine: Device) -> Condition | None:
     needed = runtime_cuda(library)
     if needed is None or machine.driver or machine.driver_cuda:
         return None
-    return Condition(id="driver-runtime", driver=floor_of(library, machine), cuda=needed)
+    return condition("driver-at-least", version=floor_of(library, machine) or "", cuda=(needed,))
 
 
 def zstd_floor(library: Library, machine: Device) -> str | None:
@@ -244,13 +246,14 @@ def isa_condition(isa: str, on: OperatingSystem) -> Condition:
     """What a driver must be to compile PTX of this ISA."""
     row = _first_with_isa(isa)
     if row is None:
-        return Condition(id="driver-ptx", isa=isa)
-    return Condition(id="driver-ptx", isa=isa, driver=row.driver.on(on), cuda=row.version)
+        return condition("driver-at-least", isa=isa, purpose="ptx")
+    return condition("driver-at-least", version=row.driver.on(on) or "", cuda=(row.version,), isa=isa, purpose="ptx")
 
 
 def linker_condition(isa: str) -> Condition:
     """What nvJitLink must be to link PTX of this ISA, or the LTO-IR beside it."""
-    return Condition(id="linker-ptx", isa=isa, cuda=cuda_of_isa(isa))
+    cuda = cuda_of_isa(isa)
+    return condition("nvjitlink-at-least", cuda=(cuda,) if cuda else (), isa=isa)
 
 
 def cuda_of_isa(isa: str) -> str | None:
@@ -353,13 +356,19 @@ def before_joining(library: Library, machine: Device) -> str | None:
     return None if oldest is None or versions.at_least(oldest, row.cuda) else oldest
 
 
-def jetpack_needed(machine: Device) -> str:
-    """What must be installed on a Jetson for the one distribution to serve it; empty where nobody has said."""
+def jetpack_condition(machine: Device) -> Condition | None:
+    """What must be installed on a Jetson for the one distribution to serve it; None where nobody has said."""
     row = toolkits.joined_arm64(machine.capability)
     if row is None:
-        return ""
-    package = f", or the package {row.compat.format(major=versions.major(row.cuda), minor='x')}" if row.compat else ""
-    return f"JetPack {row.jetpack} (L4T {row.l4t}) or later{package}"
+        return None
+    package = row.compat.format(major=versions.major(row.cuda), minor="x") if row.compat else ""
+    return condition("jetpack-at-least", version=row.jetpack, l4t=row.l4t, package=package)
+
+
+def jetpack_needed(machine: Device) -> str:
+    """What must be installed on a Jetson for the one distribution to serve it, in words; empty: nobody has said."""
+    needed = jetpack_condition(machine)
+    return needed.short if needed else ""
 
 
 def is_tegra(machine: Device) -> bool:
@@ -374,16 +383,13 @@ def across_tegra(arch: Arch, machine: Device) -> bool:
 
 
 def platform_conditions(library: Library, machine: Device) -> Iterator[Condition]:
+    """What must hold of a Jetson that the one distribution of CUDA for arm64 may not serve."""
     if needs_newer_l4t(library, machine):
-        wanted = jetpack_needed(machine)
-        yield (
-            Condition(id="jetson-l4t", jetpack=wanted)
-            if wanted
-            else Condition(id="jetson-server", cuda=toolkits.one_arm64_since())
-        )
+        since = str(toolkits.one_arm64_since())
+        yield jetpack_condition(machine) or condition("server-code-on-jetson", cuda=(since,))
     row = toolkits.joined_arm64(machine.capability)
     if row and (built := before_joining(library, machine)):
-        yield Condition(id="jetson-joined", cuda=built, since=row.cuda)
+        yield condition("server-code-on-jetson", built=built, cuda=(row.cuda,))
 
 
 def knows_gpu(machine: Device) -> bool:

@@ -38,7 +38,7 @@ from cuwheel_core.verdicts.choice import (
     Loader,
     choose,
 )
-from cuwheel_core.verdicts.condition import Condition
+from cuwheel_core.verdicts.condition import Condition, condition
 from cuwheel_core.verdicts.modules import (
     Choosing,
     Module,
@@ -106,6 +106,7 @@ class Prediction(Struct, frozen=True, kw_only=True):
     kernels of the objects that fit may run, too. `link_too_new`: its objects are of a newer toolkit than the driver's.
     `by_linker`: nvJitLink compiles its PTX, not the driver. `stops`: all that stands in the way before its code is
     looked at. `code`: what its code alone comes to, once those are out of the way.
+    `conditions`: what is not known of the machine and must hold.
     """
 
     outcome: Outcome
@@ -307,7 +308,7 @@ def uses_zstd(library: Library, result: Prediction) -> bool:
 
 def _conditions(library: Library, machine: Device, result: Prediction, *, compressed: bool) -> Iterable[Condition]:
     if library.type == "relocatable" and library.format not in ("cubin", "fatbin"):
-        yield Condition(id="linked")
+        yield condition("linked-into-program")
     on = drivers.system_of(library, machine)
     needed = [each.ptx_isa for each in result.taken if each.how == "jit" and each.ptx_isa]
     links_cubins = any(not each.linked and each.how != "jit" for each in result.taken)
@@ -320,11 +321,11 @@ def _conditions(library: Library, machine: Device, result: Prediction, *, compre
     if newer:
         yield drivers.link_condition(newer[-1], on)
     # A driver of which one of these holds is above the floor.
-    if not (compiles or newer) and (condition := drivers.floor_condition(library, machine)):
-        yield condition
+    if not (compiles or newer) and (least := drivers.floor_condition(library, machine)):
+        yield least
     floor = drivers.zstd_floor(library, machine)
     if compressed and floor and not (machine.driver or machine.driver_cuda):
-        yield Condition(id="driver-zstd", driver=floor)
+        yield condition("driver-at-least", version=floor, purpose="zstd")
     named = [drivers.floor_of(library, machine), floor if compressed else None]
     named += [drivers.driver_for(each, on) for each in newer[-1:]]
     named += [drivers.driver_for(drivers.cuda_of_isa(each) or "0", on) for each in needed if compiles]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from cuwheel.errors import ConfigurationError, UsageError
 from cuwheel.facts.spellings.row import Spelling
@@ -15,6 +16,7 @@ from cuwheel.support.answer import Answer
 from cuwheel_core.errors import CuwheelError
 from cuwheel_core.facts import toolkits
 from cuwheel_core.facts.arch import Arch, Capability
+from cuwheel_core.verdicts.condition import Condition, texts
 
 if TYPE_CHECKING:
     from cuwheel.machine.fleet import Machine, Machines, Refinement
@@ -136,8 +138,8 @@ How: TypeAlias = Literal["native", "compatible", "jit"]
 class Served(Struct, frozen=True, kw_only=True):
     """A machine that a job's wheel runs on, and by which entry of its list.
 
-    `conditions`: what is not known of the machine, or promised by nobody, and must hold. `notes`: what is known and
-    worth knowing.
+    `requires`: what is not known of the machine, or promised by nobody, and must hold; `conditions`: that in words.
+    `notes`: what is known and worth knowing.
     """
 
     machine: str
@@ -145,8 +147,12 @@ class Served(Struct, frozen=True, kw_only=True):
     capability: Capability
     how: How
     by: Arch
+    requires: tuple[Condition, ...] = ()
     conditions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "conditions", texts(self.requires))
 
 
 class NotServed(Struct, frozen=True, kw_only=True):
@@ -254,8 +260,12 @@ class OnMachine(Struct, frozen=True, kw_only=True):
     how: Literal["native", "compatible", "jit", "none"]
     by: Arch | None
     explanation: str
+    requires: tuple[Condition, ...] = ()
     conditions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "conditions", texts(self.requires))
 
 
 class Reading(Struct, frozen=True, kw_only=True):

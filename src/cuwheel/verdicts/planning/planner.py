@@ -244,7 +244,7 @@ def _served(
                 capability=kind.capability,
                 how=how,
                 by=arch,
-                conditions=tuple(serving.serving_conditions(kind, toolkit, arch)),
+                requires=tuple(serving.serving_conditions(kind, toolkit, arch)),
                 notes=(*serving.serving_notes(kind, toolkit), *serving.serving_doubts(kind)),
             )
         yield replace(by_group[group], machine=machine.name, count=machine.count)

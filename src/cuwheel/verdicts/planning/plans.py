@@ -37,6 +37,7 @@ from cuwheel_core.facts.tables import tables as core_tables
 from cuwheel_core.support.wording import a_few, file_name
 from cuwheel_core.verdicts import predict
 from cuwheel_core.verdicts.choice import Choice, Code, Loader, choose, serves
+from cuwheel_core.verdicts.condition import Condition, condition
 
 if TYPE_CHECKING:
     from cuwheel.device_code.contents import Survey
@@ -419,7 +420,7 @@ def _on(machine: Machine, archs: Sequence[Arch], toolkit: Toolkit | None) -> OnM
         how=choice.how,
         by=arch if arch and choice.how != "none" else None,
         explanation=_explanation(kind, arch, choice),
-        conditions=tuple(_conditions(kind, arch, choice, toolkit)),
+        requires=tuple(_conditions(kind, arch, choice, toolkit)),
         notes=tuple(_tegra_notes(kind, toolkit, choice)),
     )
 
@@ -440,7 +441,7 @@ def _explanation(kind: Kind, arch: Arch | None, choice: Choice) -> str:
     return f"nothing in the list runs on {kind.capability} ({error})"
 
 
-def _conditions(kind: Kind, arch: Arch | None, choice: Choice, toolkit: Toolkit | None) -> Iterator[str]:
+def _conditions(kind: Kind, arch: Arch | None, choice: Choice, toolkit: Toolkit | None) -> Iterator[Condition]:
     if arch is None or choice.how == "none":
         return
     if toolkit:
@@ -449,7 +450,7 @@ def _conditions(kind: Kind, arch: Arch | None, choice: Choice, toolkit: Toolkit 
     if arch.kind == "sm":
         yield from serving.across_tegra_conditions(arch, kind.capability)
     elif choice.how == "jit":
-        yield "the driver is at least as new as the toolkit that writes the PTX"
+        yield condition("driver-as-new-as-ptx")
 
 
 def _tegra_notes(kind: Kind, toolkit: Toolkit | None, choice: Choice) -> Iterator[str]:

@@ -21,6 +21,7 @@ from cuwheel_core.facts.rows.common import OperatingSystem
 from cuwheel_core.facts.tables import tables
 from cuwheel_core.verdicts import drivers
 from cuwheel_core.verdicts.choice import compiled_by, serves
+from cuwheel_core.verdicts.condition import Condition, condition
 from cuwheel_core.verdicts.device import Jit
 from cuwheel_core.verdicts.drivers import isa_condition
 
@@ -250,66 +251,44 @@ def _writes_ptx(device: Capability, among: int) -> int:
 NO_GPU = "its GPU is not known"
 
 
-def serving_conditions(kind: Kind, toolkit: Toolkit, arch: Arch) -> Iterator[str]:
+def serving_conditions(kind: Kind, toolkit: Toolkit, arch: Arch) -> Iterator[Condition]:
     """What is not known of the machine, or promised by nobody, and must hold."""
     bit = mask_of([toolkit])
     if not kind.driver.runs_surely & bit:
-        floor = _floor(kind, toolkit)
-        yield f"{floor} or later" + ("" if "CUDA" in floor else f" (CUDA {toolkit.major})")
+        yield _floor(kind, toolkit)
     if arch.kind == "compute" and not kind.driver.compiles_surely & bit:
-        yield isa_condition(toolkit.ptx_isa, kind.system).words
+        yield isa_condition(toolkit.ptx_isa, kind.system)
     if arch.kind == "sm":
         yield from across_tegra_conditions(arch, kind.capability)
     yield from arm64_conditions(kind, toolkit)
-    if newer_than_torch(kind.torch_cuda, toolkit):
-        yield (
-            f"the build needs no library function newer than CUDA {kind.torch_cuda}, which its torch brings "
-            f"(--cuda {kind.torch_cuda} avoids the question)"
-        )
+    if kind.torch_cuda and newer_than_torch(kind.torch_cuda, toolkit):
+        yield condition("no-newer-function", cuda=(kind.torch_cuda,))
 
 
-def across_tegra_conditions(arch: Arch, device: Capability) -> Iterator[str]:
+def across_tegra_conditions(arch: Arch, device: Capability) -> Iterator[Condition]:
     """How sure it is that code for a desktop GPU runs on a Tegra, or the other way round."""
     on_tegra, from_tegra = gpus.is_tegra(device), gpus.is_tegra(arch.capability)
     if on_tegra and not from_tegra:
         seen = gpus.find_architecture(device).desktop_code
-        yield (
-            f"{arch}, code for desktop GPUs, runs on {device}, a Tegra: the rule says so, but NVIDIA promises nothing "
-            f"between the two ({seen or 'no reports either way'})"
-        )
+        yield condition("desktop-code-on-tegra", arch=str(arch), capability=str(device), detail=seen or "")
     elif from_tegra and not on_tegra:
-        yield (
-            f"{arch}, code for a Tegra, runs on {device}, which is not a Tegra: the rule says so, "
-            "but NVIDIA promises nothing"
-        )
+        yield condition("tegra-code-on-desktop", arch=str(arch), capability=str(device))
 
 
-def arm64_conditions(kind: Kind, toolkit: Toolkit) -> Iterator[str]:
+def arm64_conditions(kind: Kind, toolkit: Toolkit) -> Iterator[Condition]:
     """Jetson and arm64 servers have different toolkits up to some release."""
     if not kind.tegra:
         return
-    fact = tables().toolkits.arm64
+    since = tables().toolkits.arm64.one_distribution_since
     if not toolkits.one_arm64(toolkit):
-        yield (
-            "it is built with the L4T toolkit of the Jetson (targets/aarch64-linux), not with the one for SBSA "
-            f"servers: below CUDA {fact.one_distribution_since} the two differ, and on L4T an SBSA build fails with "
-            f"'named symbol not found'"
-        )
+        yield condition("built-with-l4t-toolkit", cuda=(since,))
         return
     joined = toolkits.joined_arm64(kind.capability)
     if joined is None:
-        yield (
-            f"the one arm64 toolkit that CUDA has since {fact.one_distribution_since} serves {kind.capability} (not "
-            f"confirmed)"
-        )
-    elif not versions.at_least(fact.one_distribution_since, joined.cuda):
-        early = (
-            "" if versions.at_least(toolkit.version, joined.cuda) else f"; CUDA {toolkit.version} is older than that"
-        )
-        yield (
-            f"it runs JetPack {joined.jetpack} (L4T {joined.l4t}) or later, with which it joined the one arm64 "
-            f"toolkit{early}"
-        )
+        yield condition("server-code-on-jetson", cuda=(since,))
+    elif not versions.at_least(since, joined.cuda):
+        early = "" if versions.at_least(toolkit.version, joined.cuda) else toolkit.version
+        yield condition("jetpack-at-least", version=joined.jetpack, l4t=joined.l4t, built=early)
 
 
 def serving_notes(kind: Kind, toolkit: Toolkit) -> Iterator[str]:
@@ -342,7 +321,9 @@ def why_not(kind: Kind, rows: Sequence[Toolkit], options: PlanOptions) -> tuple[
 def _reasons(kind: Kind, toolkit: Toolkit, options: PlanOptions) -> Iterator[str]:
     bit = mask_of([toolkit])
     if not kind.driver.runs & bit:
-        yield f"{_driver_in_words(kind)} is too old for {{cuda}}, which needs {_floor(kind, toolkit)} or later"
+        needed = _floor(kind, toolkit)
+        needed = needed.with_parts(cuda=()) if needed.parts.version else needed
+        yield f"{_driver_in_words(kind)} is too old for {{cuda}}, which needs {needed.text}"
     if not fits_torch(kind.torch_cuda, toolkit):
         yield f"its torch is built with CUDA {kind.torch_cuda}: what {{cuda}} builds does not load together with it"
     compiles = bool(cubins_for(toolkit.version, kind.capability, options))
@@ -397,12 +378,14 @@ def _driver_in_words(kind: Kind) -> str:
     return f"its driver (CUDA {kind.driver.cuda})"
 
 
-def _floor(kind: Kind, toolkit: Toolkit) -> str:
+def _floor(kind: Kind, toolkit: Toolkit) -> Condition:
+    """The driver from which on this major runs."""
     linux = toolkits.minor_compat_floor(toolkit.major, "linux")
     windows = toolkits.minor_compat_floor(toolkit.major, "windows")
     here = windows if kind.system == "windows" else linux
+    cuda = (str(toolkit.major),)
     if kind.tegra or not here:
-        return f"a driver of CUDA {toolkit.major}"
+        return condition("driver-at-least", cuda=cuda)
     if kind.system_known or windows in (None, linux):
-        return f"driver {here}"
-    return f"driver {linux} (on Windows {windows})"
+        return condition("driver-at-least", version=here, cuda=cuda)
+    return condition("driver-at-least", version=linux, windows=windows, cuda=cuda)

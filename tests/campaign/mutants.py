@@ -21,13 +21,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 HERE = Path(__file__).parent
+HOUSES = ("src", "core/src", "lab/src")
 ROOT = HERE.parents[1]
 _LIMIT_S = 600
 _MINUTES = "1"
 
 
 class Mutant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`campaign`: a kind and jobs; else `tests`: words for pytest. `says`: what one of them prints of it."""
+    """`file`: below the repository. `campaign`: a kind and jobs; else `tests`: words for pytest. `says`: what one of
+    them prints of it.
+    """
 
     name: str
     file: str
@@ -81,8 +84,14 @@ def _problem(mutant: Mutant) -> str:
     return "" if re.search(mutant.says, output) else f"NOTICED FOR ANOTHER REASON: {output[-1500:]}"
 
 
-def apply(mutant: Mutant, package: Path) -> None:
-    path = package / mutant.file
+def copy_houses(folder: Path) -> None:
+    """Copies the sources of the three packages, in the places where they lie here."""
+    for house in HOUSES:
+        shutil.copytree(ROOT / house, folder / house, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def apply(mutant: Mutant, folder: Path) -> None:
+    path = folder / mutant.file
     text = path.read_text(encoding="utf-8")
     if text.count(mutant.find) != 1:
         raise SystemExit(f"{mutant.name}: {mutant.file} has its text {text.count(mutant.find)} times, not once")

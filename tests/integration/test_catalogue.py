@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from msgspec.structs import replace
 
 from cuwheel import api
 from cuwheel.cli import main
@@ -20,7 +19,6 @@ from cuwheel.errors import NetworkError, NewerSchemaError, UsageError
 from cuwheel.facts import torch
 from cuwheel.machine.fleet import Machine
 from cuwheel.report.answer import SCHEMAS
-from cuwheel.support import codec
 from cuwheel.support.answer import to_json
 from cuwheel.verdicts import torch_releases
 from cuwheel.wheel.file import WheelFile
@@ -286,30 +284,16 @@ def test_what_add_and_list_take_is_checked(capsys: pytest.CaptureFixture[str], t
         api.catalogue([], to=tmp_path)
 
 
-def test_a_catalogue_of_an_earlier_release_is_read_and_packed(index: Behaviour, tmp_path: Path) -> None:
-    """It had a file for each wheel."""
-    to, loose = tmp_path / "catalogue", tmp_path / "loose"
+def test_a_damaged_pack_is_told_and_read_anew(index: Behaviour, tmp_path: Path) -> None:
+    to = tmp_path / "catalogue"
     with serving(index) as url:
         api.catalogue(["demo"], to=to, indexes=[f"{url}/simple"], days=0)
         held = catalogue.CatalogueReader(to)
-        (loose / "facts").mkdir(parents=True)
-        for each in held.contents.wheels:
-            facts = buffer.zstd_compressed(held.encoded_facts(each.sha256, each.name))
-            (loose / "facts" / f"{each.sha256}.json.zst").write_bytes(facts)
-        (loose / catalogue.LIST).write_bytes(codec.encode(replace(held.contents, packed=False)))
-        assert api.catalogue_list(loose).projects == api.catalogue_list(to).projects
-        index.asked.clear()
-        again = api.catalogue(to=loose, indexes=[f"{url}/simple"], days=0)  # of what it holds
-    assert {each.outcome for each in again.rows} == {"known"}
-    assert not [path for _, path, _ in index.asked if path.endswith(".whl")]
-    assert (loose / "packs" / "demo.zst").read_bytes() == (to / "packs" / "demo.zst").read_bytes()
-    assert not list((loose / "facts").iterdir())
-    (loose / "packs" / "demo.zst").write_bytes(b"no zstd")
-    with pytest.raises(MalformedError):
-        catalogue.CatalogueReader(loose).facts(held.contents.wheels[0].sha256)
-    with serving(index) as url:
-        mended = api.catalogue(["demo"], to=loose, indexes=[f"{url}/simple"], days=0)
-    assert {each.outcome for each in mended.rows} == {"added"}, "what is damaged is read anew"
+        (to / "packs" / "demo.zst").write_bytes(b"no zstd")
+        with pytest.raises(MalformedError):
+            catalogue.CatalogueReader(to).facts(held.contents.wheels[0].sha256)
+        mended = api.catalogue(["demo"], to=to, indexes=[f"{url}/simple"], days=0)
+    assert {each.outcome for each in mended.rows} == {"added"}
 
 
 def test_what_stops_it_leaves_what_was_read(index: Behaviour, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

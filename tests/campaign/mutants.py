@@ -70,11 +70,10 @@ def main(names: Sequence[str]) -> int:
 
 def _problem(mutant: Mutant) -> str:
     with tempfile.TemporaryDirectory() as folder:
-        for house in (ROOT / "src", ROOT / "core" / "src"):
-            skipped = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(house, Path(folder, "src"), ignore=skipped, dirs_exist_ok=True)
-        apply(mutant, Path(folder, "src", "cuwheel"))
-        environ = {**os.environ, "PYTHONPATH": str(Path(folder, "src"))}
+        copy = Path(folder)
+        copy_houses(copy)
+        apply(mutant, copy)
+        environ = {**os.environ, "PYTHONPATH": os.pathsep.join(str(copy / house) for house in HOUSES)}
         done = subprocess.run(
             mutant.command(), cwd=ROOT, env=environ, capture_output=True, text=True, check=False, timeout=_LIMIT_S
         )

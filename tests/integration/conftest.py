@@ -90,16 +90,17 @@ def tool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 @pytest.fixture(scope="session")
 def own_wheel(once_in_run: Callable[[str, Callable[[Path], None]], Path]) -> Path:
-    """cuwheel's own, of this tree."""
+    """cuwheel's own, of this tree; that of its core, which it asks for, lies beside it (`--find-links`)."""
 
     def make(folder: Path) -> None:
-        words = [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT)]
-        words += ["--installer", "uv"] if process.find_program("uv") else []
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        done = subprocess.run(
-            words, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False, timeout=600
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+        for source in (ROOT / "core", ROOT):
+            words = [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(source)]
+            words += ["--installer", "uv"] if process.find_program("uv") else []
+            done = subprocess.run(
+                words, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False, timeout=600
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
 
-    (wheel,) = once_in_run("own-wheel", make).glob("*.whl")
+    (wheel,) = once_in_run("own-wheel", make).glob("cuwheel-*.whl")
     return wheel

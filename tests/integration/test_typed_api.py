@@ -155,7 +155,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory, own_wheel: Path) -> Path
     python = folder / "env" / "bin" / "python"
     for words in (
         ("venv", "--python", sys.executable, folder / "env"),
-        ("pip", "install", "--python", python, own_wheel),
+        ("pip", "install", "--python", python, "--find-links", own_wheel.parent, own_wheel),
     ):
         done = _run(Path(sys.executable).parent / "uv", *words, cwd=folder)
         assert done.returncode == 0, done.stderr

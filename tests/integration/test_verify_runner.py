@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from cuwheel.proving import kit as kit_stage
 from cuwheel.proving import runner
 from cuwheel.proving.runner import checks
 from tests.fixtures.small_wheel import library
@@ -294,13 +295,14 @@ def test_it_travels_alone(tmp_path: Path) -> None:
     """In a zip file, under another name, without cuwheel: as the kit carries it."""
     kit = tmp_path / "kit.pyz"
     with zipfile.ZipFile(kit, "w") as archive:
-        for path in RUNNER.glob("*.py"):
-            archive.write(path, f"carried/{path.name}")
-        for name in ("__init__", "process_groups", "system_calls"):
-            archive.write(RUNNER.parents[1] / "support" / f"{name}.py", f"carried/support/{name}.py")
+        for name, content in kit_stage._sources().items():
+            archive.writestr(name.replace("kit/runner/", "carried/runner/").replace("kit/", "carried/"), content)
+        archive.writestr("carried/__init__.py", "")
         check = "{'name': 'n', 'kind': 'import', 'text': 'json'}"
         call = f"checks.run_check({check}, sys.executable, dict(os.environ), 'scratch')"
-        archive.writestr("__main__.py", f"import json, os, sys\nfrom carried import checks\nprint(json.dumps({call}))")
+        archive.writestr(
+            "__main__.py", f"import json, os, sys\nfrom carried.runner import checks\nprint(json.dumps({call}))"
+        )
     done = subprocess.run([sys.executable, "-I", "-S", kit], cwd=tmp_path, capture_output=True, check=True, text=True)
     assert json.loads(done.stdout)["outcome"] == "passed"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import queue
 import re
@@ -15,7 +16,7 @@ from collections.abc import Iterable
 try:  # in a kit it lies beside this package
     from ..support import printable as printable  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0414
 except ImportError:
-    from cuwheel_core.support import printable  # type: ignore[no-redef,unused-ignore]
+    printable = importlib.import_module("cuwheel_core.support.printable")
 
 HEAD = 8 * 1024
 TAIL = 24 * 1024

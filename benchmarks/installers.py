@@ -25,7 +25,7 @@ from cuwheel.machine.fleet import Refinement
 from cuwheel.network import venvs
 from cuwheel.wheel import requirements
 from cuwheel_core.facts import versions
-from cuwheel_core.wheel.metadata import normalised
+from cuwheel_core.wheel.tags import normalised
 
 if TYPE_CHECKING:
     from cuwheel.delivery.judging import Ruling

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import FieldInfo, fields
-from packaging.utils import canonicalize_name
 
 from cuwheel.building import tables
 from cuwheel.building.tables import GuardTable, Table
@@ -22,6 +21,7 @@ from cuwheel.errors import ConfigurationError, UsageError
 from cuwheel.support import codec, extensions, limited, log
 from cuwheel_core.errors import UnknownNameError
 from cuwheel_core.support import bounded, wording
+from cuwheel_core.wheel.tags import normalised
 
 Kind = TypeVar("Kind", bound=Struct)
 
@@ -114,7 +114,7 @@ def over_recipe(below: dict[str, Any], found: FoundConfiguration) -> Table:
 
 
 def _project_of(requirement: str) -> str:
-    return canonicalize_name(limited.requirement(requirement).name)
+    return normalised(limited.requirement(requirement).name)
 
 
 def read_recipe_settings(data: dict[str, Any], where: str, problems: list[str]) -> dict[str, Any]:

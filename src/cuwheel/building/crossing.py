@@ -17,7 +17,7 @@ from cuwheel.facts.tables import tables
 from cuwheel.support import log
 from cuwheel.toolchains.toolchain import Toolchain, nvcc_of
 from cuwheel_core.facts import toolkits, versions
-from cuwheel_core.wheel.platforms import platform_of
+from cuwheel_core.wheel.tags import platform_of
 
 if TYPE_CHECKING:
     from cuwheel.building.values import DecidedJob

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct, field
 from packaging.markers import default_environment
-from packaging.utils import InvalidWheelFilename, canonicalize_name
+from packaging.utils import InvalidWheelFilename
 
 from cuwheel.building import workspace
 from cuwheel.building.values import DecidedJob
@@ -29,6 +29,7 @@ from cuwheel.toolchains.toolchain import Archive, Installed
 from cuwheel.wheel.requirements import parse
 from cuwheel_core.errors import CuwheelError, MalformedError
 from cuwheel_core.wheel.metadata import distributions, site_packages
+from cuwheel_core.wheel.tags import normalised
 
 if TYPE_CHECKING:
     from build import ProjectBuilder
@@ -193,14 +194,14 @@ class Installer(Struct, kw_only=True):
 
 def unmet(requirements: Iterable[str], installed: Collection[Archive], python: str) -> set[str]:
     """Those that none of the files fulfils."""
-    versions = {canonicalize_name(each.name): each.version for each in installed}
+    versions = {normalised(each.name): each.version for each in installed}
     around = default_environment() | {"python_version": python, "python_full_version": f"{python}.0", "extra": ""}
     found = set()
     for text in requirements:
         each = limited.requirement(text)
         if each.marker and not each.marker.evaluate({name: str(value) for name, value in around.items()}):
             continue
-        version = versions.get(canonicalize_name(each.name))
+        version = versions.get(normalised(each.name))
         if version is None or not each.specifier.contains(version, prereleases=True):
             found.add(text)
     return found
@@ -209,7 +210,7 @@ def unmet(requirements: Iterable[str], installed: Collection[Archive], python: s
 def torch_release(requirements: Iterable[str]) -> str | None:
     """The torch that they pin, or the newest that they allow; None where they set no limit."""
     found = (parse(each) for each in requirements)
-    asked = [each.specifier for each in found if each and canonicalize_name(each.name) == "torch"]
+    asked = [each.specifier for each in found if each and normalised(each.name) == "torch"]
     return next((release for each in asked if (release := torch.newest_within(each))), None)
 
 

@@ -27,7 +27,8 @@ from cuwheel.wheel import journal_file, record
 from cuwheel_core.errors import UnknownNameError, UnreadableError
 from cuwheel_core.support.wording import a_few
 from cuwheel_core.wheel import metadata
-from cuwheel_core.wheel.metadata import normalised, recorded_files
+from cuwheel_core.wheel.metadata import recorded_files
+from cuwheel_core.wheel.tags import normalised
 
 if TYPE_CHECKING:
     from cuwheel.device_code.contents import Bitcode

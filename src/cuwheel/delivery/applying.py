@@ -29,7 +29,8 @@ from cuwheel.wheel.file import WheelFile
 from cuwheel_core.errors import CuwheelError
 from cuwheel_core.support.wording import size
 from cuwheel_core.wheel import metadata
-from cuwheel_core.wheel.metadata import distributions, installed_files, normalised, plain_name, site_packages
+from cuwheel_core.wheel.metadata import distributions, installed_files, site_packages
+from cuwheel_core.wheel.tags import normalised, plain_name
 
 if TYPE_CHECKING:
     from cuwheel.delivery.environment_changes import InstallPlan, Place

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
-from packaging.utils import canonicalize_name
 
 from cuwheel.delivery import index_folder, signatures
 from cuwheel.delivery.simple_api import Hashes, PublishedFile
@@ -29,6 +28,7 @@ from cuwheel_core.errors import MalformedError, UnreadableError
 from cuwheel_core.facts import versions
 from cuwheel_core.support import bounded
 from cuwheel_core.support.finding import Finding
+from cuwheel_core.wheel.tags import normalised
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -114,7 +114,7 @@ def _of_runtime(libraries: Iterable[LibraryFacts]) -> Iterator[str]:
 
 
 def _toolkit_pinned(requirement: Requirement) -> str:
-    if not _OF_TOOLKIT.fullmatch(canonicalize_name(requirement.name)):
+    if not _OF_TOOLKIT.fullmatch(normalised(requirement.name)):
         return ""
     pins = (each.version.removesuffix(".*") for each in requirement.specifier if each.operator in ("==", "~="))
     return next((each for each in pins if re.fullmatch(r"\d+\.\d+.*", each)), "")
@@ -122,7 +122,7 @@ def _toolkit_pinned(requirement: Requirement) -> str:
 
 def _torch_pinned(requirement: Requirement) -> str:
     """The minor release of torch that a requirement allows, if it is one alone."""
-    if canonicalize_name(requirement.name) != "torch":
+    if normalised(requirement.name) != "torch":
         return ""
     for each in requirement.specifier:
         match = re.match(r"(\d{1,3})\.(\d{1,3})", each.version)

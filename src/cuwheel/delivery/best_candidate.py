@@ -34,17 +34,16 @@ from cuwheel.verdicts.verdict import ORDER
 from cuwheel_core.errors import CuwheelError
 from cuwheel_core.facts import versions
 from cuwheel_core.support import bounded
-from cuwheel_core.wheel import platforms
+from cuwheel_core.wheel.tags import linux_platforms, platform_of, windows_platform
 
 if TYPE_CHECKING:
-    from cuwheel_core.wheel.metadata import WheelName
+    from cuwheel_core.wheel.tags import WheelName
 
 
 # Which of several wheels of one release an installer takes: the order of its tags, for this machine or another.
 
 _GLIBC_2 = 60  # a minor version that no system has yet
 _LAST_MINOR = 99  # of Python, as its tags have it
-_WINDOWS = {cpu: tag for tag, cpu in platforms.WINDOWS_CPUS.items()}
 LAST = sys.maxsize
 
 
@@ -74,10 +73,10 @@ def _platforms(machine: Machine) -> Iterator[str]:
     machine = fleet.with_platform(machine)
     cpu = machine.cpu or ""
     if machine.os == "windows":
-        yield _WINDOWS.get(cpu, f"win_{cpu}")
+        yield windows_platform(cpu)
         return
     newest = min((*versions.key(machine.glibc or ""), _GLIBC_2, _GLIBC_2)[1], _GLIBC_2)
-    yield from platforms.linux_platforms(cpu, newest)
+    yield from linux_platforms(cpu, newest)
 
 
 class Choice(Struct, frozen=True, kw_only=True):
@@ -276,7 +275,7 @@ def _once_a_build(rulings: Sequence[Ruling]) -> list[Ruling]:
         if wheel is None or each.decided:
             found.append(each)
             continue
-        made_for = platforms.platform_of(wheel.platforms[0])
+        made_for = platform_of(wheel.platforms[0])
         key = (each.candidate.version, wheel.build, wheel.variant, made_for.os, made_for.cpu)
         known = first.setdefault(key, each)
         found.append(each if known is each else Skip(Skipped.SAME_BUILD, (known.file,)).told_of(each))

@@ -27,7 +27,7 @@ from cuwheel.errors import NetworkError, NewerSchemaError, UnavailableError, Usa
 from cuwheel.network import addresses, client, resolver, transfer
 from cuwheel.support import codec, files, limited, log
 from cuwheel_core.errors import CuwheelError, MalformedError, UnknownNameError, UnreadableError
-from cuwheel_core.wheel.metadata import WheelName, normalised
+from cuwheel_core.wheel.tags import WheelName, normalised
 
 if TYPE_CHECKING:
     from cuwheel.network.resolver import Release

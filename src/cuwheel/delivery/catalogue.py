@@ -22,8 +22,7 @@ from cuwheel.network import addresses, client, transfer
 from cuwheel.support import codec, confined, files, log
 from cuwheel_core.errors import CuwheelError, MalformedError
 from cuwheel_core.support import buffer
-from cuwheel_core.wheel import platforms
-from cuwheel_core.wheel.metadata import WheelName, normalised
+from cuwheel_core.wheel.tags import WheelName, normalised, platform_of
 
 if TYPE_CHECKING:
     from cuwheel.delivery.candidates import Candidate
@@ -136,7 +135,7 @@ class CatalogueReader:
 
 
 def _made_alike(one: WheelName, other: WheelName) -> bool:
-    mine, theirs = (platforms.platform_of(each.platforms[0]) for each in (one, other))
+    mine, theirs = (platform_of(each.platforms[0]) for each in (one, other))
     return (one.build, one.variant, mine.os, mine.cpu) == (other.build, other.variant, theirs.os, theirs.cpu)
 
 

@@ -38,8 +38,7 @@ from cuwheel_core.errors import CuwheelError
 from cuwheel_core.facts import gpus
 from cuwheel_core.support.wording import size
 from cuwheel_core.verdicts import predict
-from cuwheel_core.wheel import platforms
-from cuwheel_core.wheel.metadata import WheelName, normalised
+from cuwheel_core.wheel.tags import WheelName, normalised, platform_of
 
 if TYPE_CHECKING:
     from cuwheel.clusters.engine import Engine
@@ -166,11 +165,11 @@ def _worth_a_row(found: Iterable[Candidate], platform: str, since: datetime | No
     A local version (`+cu126`) is a build of its own.
     """
     builds: dict[tuple[tuple[int, ...], str], list[Candidate]] = {}
-    wanted = platforms.platform_of(platform)
+    wanted = platform_of(platform)
     for each in found:
         if each.wheel is None or each.listing.yanked is not None or not each.listing.sha256 or _older(each, since):
             continue
-        made_for = platforms.platform_of(each.wheel.platforms[0])
+        made_for = platform_of(each.wheel.platforms[0])
         # `any` says nothing of what is in it.
         if each.wheel.platforms != ("any",) and (made_for.os, made_for.cpu) != (wanted.os, wanted.cpu):
             continue
@@ -409,7 +408,7 @@ def _newest(catalogue: CatalogueReader, wheels: Sequence[Listed], machines: Sequ
 def _is_for(listed: Listed, machine: Machine) -> bool:
     """Whether a wheel is for a machine's system and processor; where nobody said, for the most usual ones."""
     wheel = WheelName.parse(listed.file)
-    made_for = platforms.platform_of(wheel.platforms[0]) if wheel else None
+    made_for = platform_of(wheel.platforms[0]) if wheel else None
     if made_for is None or made_for.os is None:
         return True
     return (made_for.os, made_for.cpu) == (machine.os or "linux", machine.cpu or "x86_64")

@@ -38,7 +38,7 @@ from cuwheel.wheel import requirements
 from cuwheel.wheel.file import WheelFile
 from cuwheel_core.errors import CuwheelError, UnknownNameError
 from cuwheel_core.facts import cuda_libraries, versions
-from cuwheel_core.wheel.metadata import WheelName, normalised
+from cuwheel_core.wheel.tags import WheelName, normalised
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

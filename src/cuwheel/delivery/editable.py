@@ -33,7 +33,8 @@ from cuwheel_core.errors import CuwheelError
 from cuwheel_core.facts import versions
 from cuwheel_core.support.patterns import lazy_pattern
 from cuwheel_core.wheel import metadata
-from cuwheel_core.wheel.metadata import distributions, normalised, site_packages
+from cuwheel_core.wheel.metadata import distributions, site_packages
+from cuwheel_core.wheel.tags import normalised
 
 if TYPE_CHECKING:
     from cuwheel.building.request import BuildRequest

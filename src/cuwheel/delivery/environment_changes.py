@@ -31,7 +31,8 @@ from cuwheel.version import __version__
 from cuwheel.wheel import journal, journal_file, requirements
 from cuwheel.wheel.journal_file import Header, Journal, Pinned
 from cuwheel_core.errors import CuwheelError, MalformedError, UnreadableError
-from cuwheel_core.wheel.metadata import distributions, normalised, read_info_file, site_packages
+from cuwheel_core.wheel.metadata import distributions, read_info_file, site_packages
+from cuwheel_core.wheel.tags import normalised
 
 if TYPE_CHECKING:
     from cuwheel.delivery.best_candidate import Search

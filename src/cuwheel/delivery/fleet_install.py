@@ -20,7 +20,7 @@ from cuwheel.support import files, log
 from cuwheel.verdicts import wheel_tags
 from cuwheel_core.facts import versions
 from cuwheel_core.support.wording import size
-from cuwheel_core.wheel.metadata import normalised
+from cuwheel_core.wheel.tags import normalised
 
 if TYPE_CHECKING:
     from cuwheel.delivery.best_candidate import Choice, Search

@@ -17,7 +17,6 @@ from urllib.parse import quote, unquote, urljoin
 
 import msgspec
 from msgspec import Struct
-from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cuwheel.delivery import simple_api
@@ -28,7 +27,7 @@ from cuwheel.network.client import StatusError
 from cuwheel.support import codec, confined, files, limited, quoting
 from cuwheel_core.errors import MalformedError
 from cuwheel_core.support import bounded
-from cuwheel_core.wheel.metadata import WheelName
+from cuwheel_core.wheel.tags import WheelName, normalised
 
 if TYPE_CHECKING:
     from cuwheel.delivery.simple_api import PublishedFile
@@ -72,7 +71,7 @@ def is_file(name: str) -> bool:
 
 def is_project(name: str) -> bool:
     """Whether it is a normalised name of a project."""
-    return bool(_NAME.fullmatch(name.replace("-", "_"))) and canonicalize_name(name) == name
+    return bool(_NAME.fullmatch(name.replace("-", "_"))) and normalised(name) == name
 
 
 def is_channel(name: str) -> bool:
@@ -80,7 +79,7 @@ def is_channel(name: str) -> bool:
 
 
 def project_of(name: WheelName) -> str:
-    return canonicalize_name(name.name)
+    return normalised(name.name)
 
 
 @lru_cache(maxsize=1 << 15)  # a project's pages, those of its channels too, have the same ones

@@ -25,7 +25,7 @@ from cuwheel.support import log, quoting
 from cuwheel.verdicts.pins import Pin
 from cuwheel.wheel import journal_file
 from cuwheel_core.errors import UnreadableError
-from cuwheel_core.wheel.metadata import normalised
+from cuwheel_core.wheel.tags import normalised
 
 if TYPE_CHECKING:
     from cuwheel.delivery.best_candidate import Choice, Search

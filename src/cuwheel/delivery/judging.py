@@ -53,7 +53,8 @@ if TYPE_CHECKING:
     from cuwheel_core.device_code.items import Item
     from cuwheel_core.device_code.libraries import Library
     from cuwheel_core.support.finding import Finding
-    from cuwheel_core.wheel.metadata import Distribution, WheelName
+    from cuwheel_core.wheel.metadata import Distribution
+    from cuwheel_core.wheel.tags import WheelName
 
 
 # What is in a candidate.

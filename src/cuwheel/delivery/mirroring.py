@@ -33,7 +33,7 @@ from cuwheel.wheel import requirements
 from cuwheel.wheel.file import WheelFile
 from cuwheel_core.support.wording import a_few, size
 from cuwheel_core.verdicts.choice import loader_of
-from cuwheel_core.wheel.metadata import normalised
+from cuwheel_core.wheel.tags import normalised
 
 if TYPE_CHECKING:
     from cuwheel.delivery.install_answer import Part

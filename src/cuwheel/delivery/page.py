@@ -31,7 +31,7 @@ from cuwheel_core.facts.tables import tables
 from cuwheel_core.support import bounded, printable
 from cuwheel_core.support.wording import file_name, size
 from cuwheel_core.verdicts import drivers, predict
-from cuwheel_core.wheel.metadata import WheelName
+from cuwheel_core.wheel.tags import WheelName
 
 if TYPE_CHECKING:
     import jinja2

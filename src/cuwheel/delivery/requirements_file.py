@@ -17,7 +17,8 @@ from packaging.requirements import InvalidRequirement
 from cuwheel.errors import ConfigurationError
 from cuwheel.network import resolver
 from cuwheel.support import files, limited
-from cuwheel_core.wheel.metadata import MOST_REQUIREMENTS, normalised
+from cuwheel_core.wheel.metadata import MOST_REQUIREMENTS
+from cuwheel_core.wheel.tags import normalised
 
 if TYPE_CHECKING:
     from cuwheel.delivery.request import InstallRequest

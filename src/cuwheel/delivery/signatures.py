@@ -27,7 +27,7 @@ from cuwheel.support import codec, files, process
 from cuwheel.support.files import chunks
 from cuwheel.support.finding import finding
 from cuwheel_core.support import bounded
-from cuwheel_core.wheel.metadata import WheelName, normalised
+from cuwheel_core.wheel.tags import WheelName, normalised
 
 if TYPE_CHECKING:
     from cuwheel.delivery.candidates import Candidate

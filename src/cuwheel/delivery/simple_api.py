@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from cuwheel.device_code import wheel_facts
 from cuwheel.errors import NewerSchemaError
 from cuwheel.support import codec
-from cuwheel_core.wheel.metadata import WheelName
+from cuwheel_core.wheel.tags import WheelName
 
 API_VERSION = "1.3"
 SCHEMA = "cuwheel.index/1"

@@ -26,7 +26,7 @@ from cuwheel.wheel import requirements
 from cuwheel_core.facts import versions
 from cuwheel_core.support import opening
 from cuwheel_core.wheel import metadata
-from cuwheel_core.wheel.metadata import normalised
+from cuwheel_core.wheel.tags import normalised
 
 if TYPE_CHECKING:
     from cuwheel.building.settings import BuildSettings

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
-from packaging.utils import canonicalize_name
 
 from cuwheel.delivery import index_folder, variants
 from cuwheel.delivery.arrivals import Arrival
@@ -24,7 +23,7 @@ from cuwheel.support.finding import finding
 from cuwheel_core.errors import UnknownNameError
 from cuwheel_core.support import bounded, wording
 from cuwheel_core.support.finding import Finding
-from cuwheel_core.wheel.metadata import WheelName
+from cuwheel_core.wheel.tags import WheelName, normalised
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -264,7 +263,7 @@ def _meaning(word: str) -> tuple[str, Callable[[str], bool]]:
     if not version:
         wheel = index_folder.wheel_name(word)
         return index_folder.project_of(wheel) if wheel else "", lambda file: file == word
-    project, wanted = str(canonicalize_name(name)), limited.specifiers(f"=={version}")
+    project, wanted = str(normalised(name)), limited.specifiers(f"=={version}")
 
     def fits(file: str) -> bool:
         wheel = index_folder.wheel_name(file)

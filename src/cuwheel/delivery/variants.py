@@ -24,7 +24,7 @@ from cuwheel.wheel.variant import Property
 from cuwheel_core.errors import CuwheelError, MalformedError, UnreadableError
 from cuwheel_core.support.finding import Finding
 from cuwheel_core.support.wording import file_name
-from cuwheel_core.wheel.metadata import WheelName
+from cuwheel_core.wheel.tags import WheelName
 
 if TYPE_CHECKING:
     from cuwheel.delivery.index_folder import IndexFolder

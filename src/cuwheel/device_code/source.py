@@ -25,6 +25,7 @@ from cuwheel_core.support.finding import Finding
 from cuwheel_core.support.opening import head
 from cuwheel_core.wheel import metadata
 from cuwheel_core.wheel.metadata import Distribution, distributions, site_packages
+from cuwheel_core.wheel.tags import WheelName, normalised
 
 if TYPE_CHECKING:
     from cuwheel.wheel.file import WheelFile
@@ -70,7 +71,7 @@ def find_source(target: str | Path, *, env: Path | None = None) -> Source:
     if (env is None or is_path) and _kind(path) == "file":
         return _wheel(path) if path.suffix == ".whl" else _file(path)
     if is_path:
-        named = metadata.WheelName.parse(path.name)
+        named = WheelName.parse(path.name)
         hint = f"{named.name}=={named.version} is downloaded from your index" if named else ""
         raise UnreadableError(path, "no such file or folder", hint=hint)
     return installed_source(str(target), env=env)
@@ -84,7 +85,7 @@ def installed_source(name: str, *, env: Path | None = None) -> Source:
 def installed_info(name: str, *, env: Path | None = None) -> Path:
     """The dist-info folder of an installed distribution."""
     places = list(_site_packages(env))
-    wanted = metadata.normalised(name)
+    wanted = normalised(name)
     for place in places:
         for each in distributions(place):
             if each.name == wanted:

@@ -21,7 +21,7 @@ from cuwheel.wheel.file import WheelFile, installed_names
 from cuwheel_core.device_code import limits
 from cuwheel_core.support import wording
 from cuwheel_core.support.patterns import matches_any
-from cuwheel_core.wheel.metadata import normalised
+from cuwheel_core.wheel.tags import normalised
 
 if TYPE_CHECKING:
     from cuwheel.building.tables import CheckTable, VerifyTable  # noqa: TC004 - never decoded

@@ -23,7 +23,7 @@ from cuwheel.support import process, quoting
 from cuwheel.verdicts import wheel_tags
 from cuwheel_core.errors import CuwheelError
 from cuwheel_core.facts import versions
-from cuwheel_core.wheel import platforms
+from cuwheel_core.wheel.tags import platform_of
 
 if TYPE_CHECKING:
     from cuwheel.device_code.contents import Survey
@@ -103,7 +103,7 @@ class Emulator(Struct, frozen=True, kw_only=True):
 def foreign_processor(survey: Survey, here: Machine) -> str | None:
     """The processor of a wheel for Linux that is another than this machine's; None where it may run here."""
     tags = survey.distribution.tags if survey.distribution else ()
-    wanted = [platforms.platform_of(tag.rpartition("-")[2]) for tag in tags]
+    wanted = [platform_of(tag) for tag in tags]
     named = {each.cpu for each in wanted if each.os == "linux" and each.cpu}
     if here.os != "linux" or len(named) != 1 or len(named) < len({(each.os, each.cpu) for each in wanted}):
         return None

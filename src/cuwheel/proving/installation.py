@@ -34,8 +34,8 @@ from cuwheel.verdicts.judge import judge_all
 from cuwheel.wheel.file import unlabelled
 from cuwheel_core.errors import CuwheelError, UnreadableError
 from cuwheel_core.support import bounded
-from cuwheel_core.wheel import metadata
 from cuwheel_core.wheel.metadata import distributions, installed_files, site_packages
+from cuwheel_core.wheel.tags import normalised
 
 if TYPE_CHECKING:
     from cuwheel.device_code.contents import Survey
@@ -348,7 +348,7 @@ def _shared_files(made: Environment, name: str) -> Iterator[Finding]:
     for folder in made.site_packages:
         for distribution, _, info in distributions(folder):
             files = {each for each in installed_files(info) if not _NOT_OF_PACKAGE.search(each)}
-            if distribution == metadata.normalised(name):
+            if distribution == normalised(name):
                 own |= files
             else:
                 others |= dict.fromkeys(files, distribution)

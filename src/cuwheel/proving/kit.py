@@ -32,8 +32,7 @@ from cuwheel_core.facts import gpus, toolkits, versions
 from cuwheel_core.support import opening
 from cuwheel_core.support.wording import size as in_words
 from cuwheel_core.verdicts.choice import Code, Loader, choose, loadable_code
-from cuwheel_core.wheel.metadata import WheelName
-from cuwheel_core.wheel.platforms import linux_platforms
+from cuwheel_core.wheel.tags import WheelName, linux_platforms
 
 if TYPE_CHECKING:
     from cuwheel.device_code.contents import Survey

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from packaging.metadata import InvalidMetadata, Metadata, parse_email
-from packaging.utils import InvalidWheelFilename, canonicalize_name
+from packaging.utils import InvalidWheelFilename
 from packaging.version import InvalidVersion, Version
 
 from cuwheel.support import limited
@@ -21,7 +21,8 @@ from cuwheel.wheel.record import SIGNATURES
 from cuwheel_core.support.finding import examine as examine_checks
 from cuwheel_core.support.finding import gravest_first
 from cuwheel_core.support.wording import a_few, first_few
-from cuwheel_core.wheel.metadata import RecordRow, fields, normalised, plain_name, record_rows
+from cuwheel_core.wheel.metadata import RecordRow, fields, record_rows
+from cuwheel_core.wheel.tags import normalised, plain_name
 from cuwheel_core.wheel.zip_reader import escapes
 
 if TYPE_CHECKING:
@@ -224,7 +225,7 @@ def metadata_differs(subject: WheelSubject) -> Iterator[Finding]:
     except InvalidWheelFilename:
         return
     written = dict(reversed(list(fields(subject.wheel.metadata or ""))))
-    if "name" in written and canonicalize_name(written["name"]) != name:
+    if "name" in written and normalised(written["name"]) != name:
         yield finding("metadata-differs", f"its name is {written['name']!r} in METADATA and {name!r} in the file name")
     if "version" in written and not _same(written["version"], version):
         yield finding(

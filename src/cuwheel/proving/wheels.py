@@ -32,7 +32,7 @@ from cuwheel_core.device_code import limits
 from cuwheel_core.errors import MalformedError, UnreadableError
 from cuwheel_core.facts import versions
 from cuwheel_core.verdicts import drivers
-from cuwheel_core.wheel.metadata import normalised
+from cuwheel_core.wheel.tags import normalised
 
 if TYPE_CHECKING:
     from cuwheel.device_code.contents import Survey

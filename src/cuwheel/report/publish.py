@@ -11,7 +11,7 @@ from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbati
 from cuwheel.report.tables import Amount, Column, Table, figure, short, table
 from cuwheel.support import files, quoting
 from cuwheel_core.support.wording import counted, elided, percent, size
-from cuwheel_core.wheel.metadata import WheelName
+from cuwheel_core.wheel.tags import WheelName
 
 if TYPE_CHECKING:
     from cuwheel.delivery.publishing import Mirror, Publish, PublishedWheel

@@ -15,7 +15,7 @@ from cuwheel.wheel import requirements
 from cuwheel_core.facts import versions
 from cuwheel_core.support.patterns import lazy_pattern
 from cuwheel_core.support.wording import runs
-from cuwheel_core.wheel.metadata import normalised
+from cuwheel_core.wheel.tags import normalised
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

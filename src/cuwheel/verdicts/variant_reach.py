@@ -20,7 +20,7 @@ from cuwheel_core.facts import gpus, versions
 from cuwheel_core.facts.arch import Capability
 from cuwheel_core.verdicts import drivers
 from cuwheel_core.verdicts.predict import GOOD, Outcome
-from cuwheel_core.wheel import platforms
+from cuwheel_core.wheel.tags import platform_of
 
 if TYPE_CHECKING:
     from cuwheel.device_code.contents import Survey
@@ -49,11 +49,7 @@ class Claim(Struct, frozen=True, kw_only=True):
 
 def devices(survey: Survey) -> tuple[Capability, ...]:
     """The known capabilities that machines have which installers would put this wheel on."""
-    where = (
-        [platforms.platform_of(tag.rpartition("-")[2]) for tag in survey.distribution.tags]
-        if survey.distribution
-        else []
-    )
+    where = [platform_of(tag) for tag in survey.distribution.tags] if survey.distribution else []
     arm = not where or any(each.cpu in (None, "aarch64") and each.os in (None, "linux") for each in where)
     first, last = tables().variants.provider.capability_majors
     return tuple(
@@ -64,7 +60,7 @@ def devices(survey: Survey) -> tuple[Capability, ...]:
 def machine(survey: Survey, capability: Capability, cuda: str) -> Machine:
     """One whose driver shows its GPU: elsewhere an installer sees no GPU either."""
     found = replace(fleet.from_gpu(str(capability)), driver_cuda=cuda, gpu_seen=True)
-    where = platforms.platform_of(survey.distribution.tags[0].rpartition("-")[2]) if survey.distribution else None
+    where = platform_of(survey.distribution.tags[0]) if survey.distribution else None
     if where is None or found.runs_l4t:
         return found
     return replace(found, os=where.os, cpu=where.cpu)

@@ -20,8 +20,8 @@ from cuwheel_core.facts import versions
 from cuwheel_core.support import bounded
 from cuwheel_core.support.patterns import lazy_pattern
 from cuwheel_core.support.wording import first_few
-from cuwheel_core.wheel.metadata import fields, plain_name
-from cuwheel_core.wheel.platforms import WINDOWS_CPUS, platform_of
+from cuwheel_core.wheel.metadata import fields
+from cuwheel_core.wheel.tags import manylinux, plain_name, platform_of, windows_platform
 
 if TYPE_CHECKING:
     from cuwheel.facts.rows.packages import ManylinuxPolicy
@@ -41,8 +41,8 @@ _SYSTEM_NAMES = {"linux": "Linux", "windows": "Windows"}
 def platform_to_ask_for(machine: Machine) -> str:
     """The tag by which pip and uv are asked for wheels of another machine, whose system and processor are known."""
     if machine.os == "windows":
-        return next((tag for tag, cpu in WINDOWS_CPUS.items() if cpu == machine.cpu), f"win_{machine.cpu}")
-    return f"manylinux_{versions.minor(machine.glibc or _USUAL_GLIBC).replace('.', '_')}_{machine.cpu}"
+        return windows_platform(machine.cpu or "")
+    return manylinux(versions.minor(machine.glibc or _USUAL_GLIBC), machine.cpu or "")
 
 
 def place_to_ask_for(machines: Iterable[Machine]) -> tuple[str | None, str | None]:

@@ -9,9 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from msgspec.structs import replace
 from packaging.requirements import InvalidRequirement
-from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
 from cuwheel.errors import UsageError
@@ -20,10 +18,11 @@ from cuwheel.wheel import record
 from cuwheel.wheel.file import DATA, INFO, WheelFile
 from cuwheel.wheel.zip_writer import Traits, ZipWriter
 from cuwheel_core.errors import MalformedError
+from cuwheel_core.wheel.tags import normalised
 
 if TYPE_CHECKING:
     from cuwheel.wheel.record import Digest
-    from cuwheel_core.wheel.metadata import WheelName
+    from cuwheel_core.wheel.tags import WheelName
 
 
 # METADATA and WHEEL with other values of some fields, and not one other byte changed.
@@ -89,7 +88,7 @@ def tagged_wheel(text: bytes, tags: Sequence[str], *, impure: bool) -> bytes:
 
 def _renamed_requirement(line: bytes, name: tuple[str, str]) -> bytes:
     match = _OWN.fullmatch(line)
-    if match is None or canonicalize_name(match["name"].decode()) != canonicalize_name(name[0]):
+    if match is None or normalised(match["name"].decode()) != normalised(name[0]):
         return line
     return match["field"] + name[1].encode() + match["rest"]
 
@@ -139,12 +138,12 @@ class WheelEdit:
         """The distribution; what is imported is called as before."""
         inside_name, _, inside_version = self._info.removesuffix(f"{INFO}/").rpartition("-")
         if name:
-            inside_name = canonicalize_name(name).replace("-", "_")
-            self.name = replace(self.name, name=inside_name)
+            inside_name = normalised(name).replace("-", "_")
+            self.name = self.name._replace(name=inside_name)
         if version:
             version = _checked(version)
             inside_version = version.replace("-", "_")
-            self.name = replace(self.name, version=inside_version)
+            self.name = self.name._replace(version=inside_version)
         self._info = f"{inside_name}-{inside_version}{INFO}/"
         renamed = (self.wheel.distribution.name, name) if name else None
         self._change("METADATA", changed_metadata(self._now("METADATA"), name=renamed, version=version))
@@ -152,13 +151,13 @@ class WheelEdit:
     def retag(self, *, python: str | None = None, abi: str | None = None, platforms: Sequence[str] = ()) -> None:
         """Other tags in the file's name and in WHEEL, each several joined by dots."""
         platform = ".".join(platforms) or self.name.platform
-        self.name = replace(self.name, python=python or self.name.python, abi=abi or self.name.abi, platform=platform)
+        self.name = self.name._replace(python=python or self.name.python, abi=abi or self.name.abi, platform=platform)
         impure = not all(each == "any" for each in self.name.platforms)
         self._change("WHEEL", tagged_wheel(self._now("WHEEL"), self.name.tags, impure=impure))
 
     def label(self, variant: str | None) -> None:
         """The label of a variant in the file's name (PEP 825); None takes it away."""
-        self.name = replace(self.name, variant=variant)
+        self.name = self.name._replace(variant=variant)
 
     def require(self, requirements: Iterable[str]) -> None:
         """More requirements behind those that it has."""

@@ -16,7 +16,8 @@ from cuwheel.support import log
 from cuwheel.wheel import record
 from cuwheel_core.errors import MalformedError
 from cuwheel_core.wheel import metadata
-from cuwheel_core.wheel.metadata import Distribution, WheelName, plain_name, record_rows
+from cuwheel_core.wheel.metadata import Distribution, record_rows
+from cuwheel_core.wheel.tags import WheelName, plain_name
 from cuwheel_core.wheel.zip_reader import Member, ZipReader
 
 if TYPE_CHECKING:

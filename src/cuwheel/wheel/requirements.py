@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 
 from packaging.markers import UndefinedEnvironmentName, default_environment
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
 
 from cuwheel.support import limited
 from cuwheel_core.wheel import metadata
+from cuwheel_core.wheel.tags import normalised
 
 # What conditions ask for, of the systems that CUDA is made for.
 SYSTEMS: Mapping[str, Mapping[str, str]] = {
@@ -40,7 +40,7 @@ def brought(
     if python:
         environment |= {"python_version": ".".join(python.split(".")[:2]), "python_full_version": python}
     found = (each for each in map(parse, requires) if each and _holds(each, environment))
-    return {canonicalize_name(each.name): _pinned(each) for each in found}
+    return {normalised(each.name): _pinned(each) for each in found}
 
 
 @functools.cache

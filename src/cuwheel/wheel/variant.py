@@ -20,7 +20,7 @@ from cuwheel_core.support.patterns import lazy_pattern
 
 if TYPE_CHECKING:
     from cuwheel.wheel.file import WheelFile
-    from cuwheel_core.wheel.metadata import WheelName
+    from cuwheel_core.wheel.tags import WheelName
 
 FILE = "variant.json"
 NULL = "null"  # the label of a variant for every machine

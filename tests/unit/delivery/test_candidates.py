@@ -15,7 +15,7 @@ from cuwheel.network import client, resolver, settings
 from cuwheel.support.process import Completed
 from cuwheel_core.errors import UnknownNameError, UnreadableError
 from cuwheel_core.facts.arch import Capability
-from cuwheel_core.wheel.metadata import WheelName
+from cuwheel_core.wheel.tags import WheelName
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ from cuwheel.delivery.find_answer import Skipped, words_of_skipped
 from cuwheel.delivery.judging import Rank, Ruling
 from cuwheel.delivery.search_policy import Policy
 from cuwheel_core.verdicts.choice import NO_KERNEL_IMAGE
-from cuwheel_core.wheel.metadata import WheelName
+from cuwheel_core.wheel.tags import WheelName
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cuwheel_core.wheel.metadata import WheelName, plain_name
+from cuwheel_core.wheel.tags import WheelName, plain_name
 
 TAGS = "cp311.cp312-abi3-manylinux_2_28_x86_64"
 

@@ -9,7 +9,7 @@ import pytest
 from cuwheel.wheel import variant
 from cuwheel.wheel.variant import Document, Property, Variant
 from cuwheel_core.errors import MalformedError
-from cuwheel_core.wheel.metadata import WheelName
+from cuwheel_core.wheel.tags import WheelName
 
 
 def one(label: str = "cu130_sm90", arch: str = "90_real") -> Variant:

@@ -24,7 +24,7 @@ from cuwheel.tracing import attribution, events, session
 from cuwheel_core.errors import CuwheelError, UnreadableError
 from cuwheel_core.support import bounded, opening
 from cuwheel_core.wheel import metadata
-from cuwheel_core.wheel.metadata import WheelName, normalised
+from cuwheel_core.wheel.tags import WheelName, normalised
 from cuwheel_lab.measuring import journal
 from cuwheel_lab.measuring.journal import End, FailedCall, Host, Package, PageCache
 from cuwheel_lab.measuring.programs import caller

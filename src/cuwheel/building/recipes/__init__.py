@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 from packaging.specifiers import InvalidSpecifier
-from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
 from cuwheel.building import config
 from cuwheel.support import codec, limited
 from cuwheel.wheel import requirements
 from cuwheel_core.errors import FactsError
+from cuwheel_core.wheel.tags import normalised
 
 if TYPE_CHECKING:
     from cuwheel.building.tables import Table
@@ -54,13 +54,13 @@ class Recipe(Struct, frozen=True, kw_only=True):
 
 def find_recipe(name: str, version: str) -> Recipe | None:
     """The recipe of a project by its name; a version that is not known is taken to be one that fits."""
-    wanted = f'"{canonicalize_name(name)}"'
+    wanted = f'"{normalised(name)}"'
     named = (path for path in sorted(FOLDER.glob("*.toml")) if wanted in path.read_text(encoding="utf-8"))
     return next((each for path in named if fits(each := _known(path), name, version)), None)
 
 
 def fits(recipe: Recipe, name: str, version: str) -> bool:
-    if canonicalize_name(name) not in recipe.names:
+    if normalised(name) not in recipe.names:
         return False
     try:
         return not version or limited.specifiers(recipe.versions).contains(limited.version(version), prereleases=True)
@@ -101,7 +101,7 @@ def _read(path: Path, problems: list[str]) -> Recipe | None:
 
 
 def _problems(recipe: Recipe) -> Iterator[str]:
-    if not recipe.names or any(each != canonicalize_name(each) for each in recipe.names):
+    if not recipe.names or any(each != normalised(each) for each in recipe.names):
         yield "the name must be normalised"
     if not recipe.tried:
         yield "it was never tried"
@@ -114,7 +114,7 @@ def _problems(recipe: Recipe) -> Iterator[str]:
 def _torch_problems(recipe: Recipe) -> Iterator[str]:
     """An extension is compiled for one release of torch: which ones will do is part of how it is built."""
     given = map(requirements.parse, recipe.settings.get("requires") or ())
-    needed = next((each for each in given if each and canonicalize_name(each.name) == "torch"), None)
+    needed = next((each for each in given if each and normalised(each.name) == "torch"), None)
     if needed is None:
         if recipe.torch or any(each.torch for each in recipe.tried):
             yield "it speaks of torch, which its settings do not require"

@@ -30,7 +30,8 @@ from cuwheel_core.support.buffer import Buffer, FileBuffer
 from cuwheel_core.support.finding import Finding
 from cuwheel_core.support.wording import a_few, file_name
 from cuwheel_core.verdicts import drivers
-from cuwheel_core.wheel.metadata import Distribution, WheelName, distributions
+from cuwheel_core.wheel.metadata import Distribution, distributions
+from cuwheel_core.wheel.tags import WheelName
 
 _LOADED = ("shared", "executable")
 CALL_MODULE = "_cuwheel_dlls.py"

@@ -30,7 +30,7 @@ from cuwheel.support.finding import finding
 from cuwheel.wheel.file import WheelFile, installed_path, package_folder
 from cuwheel_core.facts import cuda_libraries, versions
 from cuwheel_core.support.finding import Finding
-from cuwheel_core.wheel.platforms import platform_of
+from cuwheel_core.wheel.tags import platform_of
 
 if TYPE_CHECKING:
     from cuwheel.changes.repair.request import RepairRequest
@@ -144,7 +144,7 @@ def _decision(
         findings=tuple(dict.fromkeys(findings)),
         request=request,
         before=found,
-        file_name=str(replace(found.name, platform=".".join(tags))) if policy else found.wheel.name,
+        file_name=str(found.name._replace(platform=".".join(tags))) if policy else found.wheel.name,
         excluded=tuple(excluded(choice.sorted)) if choice else (),
         folders=folders,
     )

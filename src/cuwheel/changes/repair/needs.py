@@ -21,7 +21,7 @@ from cuwheel.facts import packages
 from cuwheel.support.finding import finding
 from cuwheel.wheel.file import installed_path
 from cuwheel_core.facts import cuda_libraries, versions
-from cuwheel_core.wheel.metadata import normalised
+from cuwheel_core.wheel.tags import normalised
 
 if TYPE_CHECKING:
     from cuwheel_core.facts.cuda_libraries import Library

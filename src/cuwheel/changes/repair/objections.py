@@ -15,11 +15,9 @@ from cuwheel.facts.more_libraries import VARIABLE
 from cuwheel.support.finding import finding
 from cuwheel.wheel.file import installed_path
 from cuwheel.wheel.requirements import parse
-from cuwheel_core.device_code.elf import MACHINES
 from cuwheel_core.facts import cuda_libraries
 from cuwheel_core.support.wording import a_few, counted, file_name, size
-from cuwheel_core.wheel.metadata import normalised
-from cuwheel_core.wheel.platforms import WINDOWS_CPUS
+from cuwheel_core.wheel.tags import MACOS, MUSL, OF_CUDA, normalised, platform_of
 
 if TYPE_CHECKING:
     from cuwheel.changes.repair.answer import Fact
@@ -28,12 +26,10 @@ if TYPE_CHECKING:
     from cuwheel.changes.repair.request import RepairRequest
     from cuwheel_core.support.finding import Finding
 
-_MACHINES = ("x86_64", "aarch64")
-_OTHER_SYSTEMS = (
-    ("macosx", "macOS, where there is no CUDA", "delocate-wheel"),
-    ("musllinux", "musl, for which NVIDIA makes no libraries", "auditwheel repair, in a musllinux image"),
-)
-_WINDOWS = {tag: cpu for tag, cpu in WINDOWS_CPUS.items() if cpu in _MACHINES}
+_OTHER_SYSTEMS = {
+    MACOS: ("macOS, where there is no CUDA", "delocate-wheel"),
+    MUSL: ("musl, for which NVIDIA makes no libraries", "auditwheel repair, in a musllinux image"),
+}
 _HASH = re.compile(r"-(?:[0-9a-f]{8}(?=\.so)|[0-9a-f]{32}(?=\.dll))")
 _SHOWN = 8
 _MOST_COPIED = 60
@@ -58,16 +54,17 @@ def _unread(found: Contents) -> Iterator[Finding]:
 
 def _platform(found: Contents) -> Iterator[Finding]:
     for platform in found.platforms:
-        for start, what, tool in _OTHER_SYSTEMS:
-            if platform.startswith(start):
-                yield finding(
-                    "other-platform",
-                    f"the wheel is for {what}, which cuwheel does not repair",
-                    evidence=(platform,),
-                    fix=f"use {tool} instead",
-                )
-                return
-        if platform != "any" and not platform.startswith(("linux_", "manylinux", *_WINDOWS)):
+        made_for = platform_of(platform)
+        if made_for.os in _OTHER_SYSTEMS:
+            what, tool = _OTHER_SYSTEMS[made_for.os]
+            yield finding(
+                "other-platform",
+                f"the wheel is for {what}, which cuwheel does not repair",
+                evidence=(platform,),
+                fix=f"use {tool} instead",
+            )
+            return
+        if platform != "any" and (made_for.os not in ("linux", "windows") or made_for.cpu not in OF_CUDA):
             yield finding(
                 "other-platform",
                 f"cuwheel does not repair wheels for {platform}",
@@ -99,16 +96,14 @@ def _without_libraries(found: Contents) -> Iterator[Finding]:
 
 def _machines(found: Contents) -> Iterator[Finding]:
     machines = sorted({each.machine for each in found.binaries})
-    kinds = {
-        machine for platform in found.platforms for machine in MACHINES.values() if platform.endswith(f"_{machine}")
-    } | {_WINDOWS[platform] for platform in found.platforms if platform in _WINDOWS}
+    kinds = {cpu for platform in found.platforms if (cpu := platform_of(platform).cpu)}
     if len(machines) > 1:
         yield finding(
             "several-machines",
             f"the wheel has libraries for {' and '.join(machines)}: no tag fits them all",
             evidence=tuple(f"{each.path}: {each.machine}" for each in found.binaries[:_SHOWN]),
         )
-    elif machines and machines[0] not in _MACHINES:
+    elif machines and machines[0] not in OF_CUDA:
         yield finding("other-platform", f"its libraries are for {machines[0]}, which CUDA does not support")
     elif machines and kinds and kinds != set(machines):
         yield finding(

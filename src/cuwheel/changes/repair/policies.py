@@ -17,7 +17,7 @@ from cuwheel.support import codec, process
 from cuwheel_core.facts import versions
 
 if TYPE_CHECKING:
-    from cuwheel_core.wheel.metadata import WheelName
+    from cuwheel_core.wheel.tags import WheelName
 
 _FILE = "policy/manylinux-policy.json"
 _NAME = re.compile(r"manylinux_(\d+)_(\d+)", re.ASCII)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
-from packaging.utils import canonicalize_name
 
 from cuwheel.errors import UsageError
 from cuwheel.machine.fleet import Machine
@@ -20,6 +19,7 @@ from cuwheel_core.facts import gpus, toolkits
 from cuwheel_core.facts.arch import Capability
 from cuwheel_core.support import bounded
 from cuwheel_core.verdicts import predict
+from cuwheel_core.wheel.tags import normalised
 
 if TYPE_CHECKING:
     from cuwheel.device_code.contents import Survey
@@ -215,7 +215,7 @@ def package_of(packages: Collection[str], distribution: str, libraries: Iterable
     """
     if len(packages) == 1:
         return next(iter(packages))
-    named = [each for each in packages if canonicalize_name(each) == canonicalize_name(distribution)]
+    named = [each for each in packages if normalised(each) == normalised(distribution)]
     holding = {path.partition("/")[0] for path in libraries} & set(packages)
     for found in (named, sorted(holding)):
         if len(found) == 1:

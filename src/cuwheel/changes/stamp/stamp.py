@@ -36,14 +36,14 @@ from cuwheel_core.facts import gpus, versions
 from cuwheel_core.facts.arch import Arch, Capability
 from cuwheel_core.support.wording import a_few, first_few
 from cuwheel_core.verdicts.predict import Coverage
-from cuwheel_core.wheel import platforms
+from cuwheel_core.wheel.tags import platform_of
 
 if TYPE_CHECKING:
     from cuwheel.device_code.contents import Survey
     from cuwheel.toolchains.toolchain import Toolchain
     from cuwheel.verdicts.planning.plan import Job
     from cuwheel_core.device_code.libraries import Platform
-    from cuwheel_core.wheel.metadata import WheelName
+    from cuwheel_core.wheel.tags import WheelName
 
 
 _LABEL = re.compile(r"cu\d+", re.ASCII)
@@ -327,7 +327,7 @@ class _Opened(Struct, frozen=True, kw_only=True):
     @property
     def promise(self) -> tuple[bool, tuple[int, ...]]:
         """How much its tags promise, the least first: a plain linux tag promises nothing."""
-        found = [platforms.platform_of(each).glibc for each in self.name.platforms]
+        found = [platform_of(each).glibc for each in self.name.platforms]
         known = [versions.key(each) for each in found if each]
         return not known, min(known, default=())
 
@@ -348,7 +348,7 @@ def merge_wheels(wheels: Sequence[Path], to: Path) -> Path:
                 hint="only libraries named after their CUDA can be merged; to get separate wheels: --set naming=local",
             )
         platforms = max(opened, key=lambda each: each.promise).name.platforms
-        name = str(replace(opened[0].name, platform=".".join(platforms)))
+        name = str(opened[0].name._replace(platform=".".join(platforms)))
         to.mkdir(parents=True, exist_ok=True)
         with errors_of(to / name, f"{to / name} was not written"), files.scratch_beside(to) as folder:
             made = folder / name
@@ -390,7 +390,7 @@ def _conflicts(opened: Sequence[_Opened]) -> Iterator[str]:
             one, two = getattr(first.name, field), getattr(other.name, field)
             if one != two:
                 yield f"the {what} is {one} in {first.label}, {two} in {other.label}"
-        machines = [{platforms.platform_of(each).cpu for each in it.name.platforms} for it in (first, other)]
+        machines = [{platform_of(each).cpu for each in it.name.platforms} for it in (first, other)]
         if machines[0] != machines[1]:
             yield f"the platform is {first.name.platform} in {first.label}, {other.name.platform} in {other.label}"
         common = first.digests.keys() & other.digests.keys()

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from cuwheel.changes.stamp import stamp
 from cuwheel.device_code import description
@@ -30,7 +29,7 @@ from cuwheel_core.errors import CuwheelError, MalformedError
 from cuwheel_core.facts import toolkits, versions
 from cuwheel_core.support.finding import Finding
 from cuwheel_core.verdicts import drivers
-from cuwheel_core.wheel.metadata import WheelName
+from cuwheel_core.wheel.tags import WheelName
 
 if TYPE_CHECKING:
     from cuwheel.device_code.contents import Survey
@@ -212,7 +211,7 @@ def _write(plain: Path, to: Path, taken: Mapping[str, VariantWheel]) -> _Written
                     )
             sync_folder(to)
         version = stamp.public_version(wheel.name.version)
-        public = replace(wheel.name, version=version)
+        public = wheel.name._replace(version=version)
     return _Written(plain=plain, public=public, wheels=tuple(placed), decided=decided)
 
 

@@ -13,7 +13,7 @@ from cuwheel.device_code.survey import survey
 from cuwheel.support import files
 from cuwheel.wheel.file import WheelFile
 from cuwheel_core.errors import MalformedError
-from cuwheel_core.wheel.metadata import WheelName
+from cuwheel_core.wheel.tags import WheelName
 from tests.fixtures.small_wheel import Wheel
 from tests.fixtures.variant_wheels import TAG, plain
 from tests.unit.changes.slim.packages import fixture, wrong_members

@@ -64,7 +64,7 @@ def _platform(found: Contents) -> Iterator[Finding]:
                 fix=f"use {tool} instead",
             )
             return
-        if platform != "any" and (made_for.os not in ("linux", "windows") or made_for.cpu not in OF_CUDA):
+        if platform != "any" and made_for.os != "linux" and (made_for.os != "windows" or made_for.cpu not in OF_CUDA):
             yield finding(
                 "other-platform",
                 f"cuwheel does not repair wheels for {platform}",

@@ -26,6 +26,7 @@ from cuwheel_core.verdicts.drivers import loader_of
 from cuwheel_core.verdicts.predict import Outcome, Prediction, Reach, reach_of, reaches_by_path
 from cuwheel_core.wheel import metadata
 from cuwheel_core.wheel.metadata import Distribution
+from cuwheel_core.wheel.tags import WheelName
 from cuwheel_core.wheel.zip_reader import ZipReader
 
 # The worst first, of what becomes of a kernel in several places.
@@ -276,7 +277,7 @@ def _folder_items(root: Path) -> Iterator[Item]:
 
 
 def _distribution(reader: ZipReader, file_name: str) -> Distribution:
-    name = metadata.WheelName.parse(file_name)
+    name = WheelName.parse(file_name)
     texts = [
         reader.text(next((each for each in reader.members if each.endswith(f".dist-info/{wanted}")), "")) or ""
         for wanted in ("METADATA", "WHEEL")

@@ -12,13 +12,11 @@ from pathlib import Path
 import make_tables
 import msgspec
 import pytest
-from packaging.utils import parse_wheel_filename
 
 import cuwheel_core
 from cuwheel_core import api
 from cuwheel_core.__main__ import main
 from cuwheel_core.support.structs import to_json
-from cuwheel_core.wheel import metadata
 
 ROOT = Path(__file__).parents[3]
 BINARIES = ROOT / "tests" / "fixtures" / "bin"
@@ -118,17 +116,6 @@ def test_many_threads_read_as_one() -> None:
 @pytest.mark.parametrize("table", make_tables.tables(), ids=lambda each: each.stem)
 def test_the_json_that_ships_is_made_of_the_toml_beside_it(table: Path) -> None:
     assert table.with_suffix(".json").read_text(encoding="utf-8") == make_tables.as_json(table), "./run tables"
-
-
-@pytest.mark.parametrize(
-    "name", ["torch-2.9.0+cu130-cp312-cp312-manylinux_2_28_x86_64.whl", "a_b-1-1x-py3-none-any.whl"]
-)
-def test_names_of_wheels_are_read_as_packaging_does(name: str) -> None:
-    found = metadata.WheelName.parse(name)
-    assert found
-    project, version, _, tags = parse_wheel_filename(name)
-    assert (metadata.normalised(found.name), found.version) == (project, str(version))
-    assert set(found.tags) == {str(each) for each in tags}
 
 
 def test_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:

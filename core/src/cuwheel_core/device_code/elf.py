@@ -17,6 +17,7 @@ from cuwheel_core.device_code.sections import FATBIN_SECTIONS, AddressMap, Range
 from cuwheel_core.errors import MalformedError
 from cuwheel_core.support import bounded
 from cuwheel_core.support.buffer import Buffer, MemoryBuffer, SliceBuffer, string_at
+from cuwheel_core.wheel.tags import PROCESSORS
 
 if TYPE_CHECKING:
     from cuwheel_core.device_code.libraries import FileType
@@ -29,7 +30,7 @@ _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 
-MACHINES = {62: "x86_64", 183: "aarch64", 190: "cuda", 224: "amdgpu"}
+MACHINES = {row.elf: row.name for row in PROCESSORS.values()} | {190: "cuda", 224: "amdgpu"}
 MACHINE_CUDA = 190
 _TYPES: dict[int, FileType] = {1: "relocatable", 2: "executable", 3: "shared"}
 TYPE_RELOCATABLE = 1

@@ -15,9 +15,10 @@ from cuwheel_core.device_code.libraries import FileType
 from cuwheel_core.device_code.sections import FATBIN_SECTIONS, AddressMap, Range, Role, Section
 from cuwheel_core.errors import MalformedError
 from cuwheel_core.support.buffer import Buffer, string_at
+from cuwheel_core.wheel.tags import PROCESSORS
 
 MAGIC = b"MZ"
-MACHINES = {0x8664: "x86_64", 0xAA64: "aarch64", 0x14C: "x86"}
+MACHINES = {row.pe: row.name for row in PROCESSORS.values() if row.pe}
 COFF = struct.Struct("<4sHHIIIHH")
 SECTION = struct.Struct("<8sIIIIIIHHI")
 _PE32, _PE32_PLUS = 0x10B, 0x20B

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice, product
 from typing import NamedTuple
 
 from cuwheel_core.support.patterns import lazy_pattern
@@ -94,14 +95,13 @@ def plain_name(file_name: str) -> str:
 # Tags: `python-abi-platform`.
 
 
+_MOST_TAGS = 1000  # of one wheel: real ones have some ten, and three lists in one name make a product
+
+
 def expanded(python: str, abi: str, platform: str) -> tuple[str, ...]:
     """Each combination of what may be several, joined by dots."""
-    return tuple(
-        f"{each_python}-{each_abi}-{each_platform}".lower()
-        for each_python in python.split(".")
-        for each_abi in abi.split(".")
-        for each_platform in platform.split(".")
-    )
+    combinations = product(*(part.lower().split(".") for part in (python, abi, platform)))
+    return tuple(map("-".join, islice(combinations, _MOST_TAGS)))
 
 
 def parts_of(tag: str) -> tuple[str, str, str]:

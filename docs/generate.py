@@ -72,12 +72,24 @@ hint: did you mean 'TITAN V' or 'TITAN RTX' or 'TITAN X Pascal' or 'GeForce GTX 
   "error": "UnknownNameError",
   "message": "no GPU named 'titan 4'",
   "hint": "did you mean 'TITAN V' or 'TITAN RTX' or 'TITAN X Pascal' or 'GeForce GTX TITAN'?",
+  "fixes": [
+    {{
+      "text": "did you mean 'TITAN V' or 'TITAN RTX' or 'TITAN X Pascal' or 'GeForce GTX TITAN'?",
+      "commands": [],
+      "changes": [],
+      "needs": [],
+      "unless": [],
+      "fills": [],
+      "shell": ""
+    }}
+  ],
   "status": 3
 }}
 ```
 
 `error` is the name of its class in `import cuwheel` ([the list](api.md#errors)), `Interrupted`, or `Bug`; `hint` is
-empty where nobody knows one; `status` is the exit status. So it is for a wrong command line, and an interrupt.
+empty where nobody knows one; `fixes` is the same as values, with commands as lists of words; `status` is the exit
+status. So it is for a wrong command line, and an interrupt. On a terminal a command of a hint has a line of its own.
 `trace` gives its standard output to the command that it runs: there `--json` is for `--read` alone.
 """
 

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cuwheel_core.errors import CuwheelError, UnknownNameError, bulleted, shortened
+
+if TYPE_CHECKING:
+    from cuwheel_core.errors import Hint
 
 EXIT_OK = 0
 EXIT_NO = 1
@@ -29,7 +33,7 @@ class UsageError(CuwheelError):
 class ConfigurationError(UsageError):
     """A file that a person wrote. All its problems at once, never one a run."""
 
-    def __init__(self, path: str | Path, problems: Sequence[str], hint: str = "") -> None:
+    def __init__(self, path: str | Path, problems: Sequence[str], hint: Hint = "") -> None:
         self.problems: tuple[str, ...] = tuple(problems)
         count = "one problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
         least = "at least " if len(self.problems) == MOST_SOUGHT else ""  # where the search ended
@@ -41,7 +45,11 @@ class NotInstalledError(UnknownNameError):
 
     def __init__(self, name: str, env: str | Path) -> None:
         short = shortened(name)
-        hint = f"from your index: {short}==VERSION; which release runs on a GPU: cuwheel find {short} --on h100"
+        from cuwheel_core.fix import Fix  # noqa: PLC0415 - most runs end without an error
+
+        hint = Fix.run(
+            "cuwheel find", short, "--on", "h100", text=f"from your index: {short}==VERSION; which one runs on a GPU"
+        )
         is_name = name.replace("-", "").replace("_", "").replace(".", "").isalnum()
         super().__init__("file, folder or installed distribution", name, hint=hint if is_name else "")
         self.lines = (f"{short} is not installed in {env}, and there is no file or folder of that name",)
@@ -52,9 +60,11 @@ class NewerSchemaError(CuwheelError):
     meaning = "a file was written by a newer cuwheel than this one"
 
     def __init__(self, path: str | Path, found: str, known: str) -> None:
+        from cuwheel_core.fix import Fix  # noqa: PLC0415 - most runs end without an error
+
         super().__init__(
             f"{path} has schema {found}, but this cuwheel only knows {known}",
-            hint="upgrade it: pip install --upgrade cuwheel",
+            hint=Fix.run("pip install --upgrade cuwheel", text="upgrade it", changes=("package",)),
         )
 
 
@@ -62,7 +72,7 @@ class ToolError(CuwheelError):
     exit_code = 7
     meaning = "a program that cuwheel runs is missing or failed"
 
-    def __init__(self, command: Sequence[str], problem: str, output: str = "", hint: str = "") -> None:
+    def __init__(self, command: Sequence[str], problem: str, output: str = "", hint: Hint = "") -> None:
         self.command: tuple[str, ...] = tuple(command)
         self.output: str = output
         tail = (f"  | {line}" for line in output.strip().splitlines()[-20:])
@@ -88,7 +98,7 @@ class NetworkError(CuwheelError):
     exit_code = 9
     meaning = "a download failed, or delivered the wrong file"
 
-    def __init__(self, url: str, problem: str, hint: str = "") -> None:
+    def __init__(self, url: str, problem: str, hint: Hint = "") -> None:
         super().__init__(f"{url}: {problem}", hint)
 
 
@@ -107,10 +117,13 @@ class MissingExtraError(CuwheelError):
     meaning = "an extra of cuwheel is not installed, such as `cuwheel[build]`"
 
     def __init__(self, missing: Sequence[str], purpose: str, extra: str) -> None:
+        from cuwheel_core.fix import Fix  # noqa: PLC0415 - most runs end without an error
+
         self.missing: tuple[str, ...] = tuple(missing)
         self.extra: str = extra
         names = " and ".join(filter(None, (", ".join(self.missing[:-1]), self.missing[-1])))
         verb, them = ("is", "it") if len(self.missing) == 1 else ("are", "them")
         super().__init__(
-            f"{names} {verb} not installed, and {purpose} needs {them}", hint=f'pip install "cuwheel[{extra}]"'
+            f"{names} {verb} not installed, and {purpose} needs {them}",
+            hint=Fix.run("pip install", f"cuwheel[{extra}]", changes=("package",)),
         )

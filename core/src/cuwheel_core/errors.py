@@ -5,7 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
+
+if TYPE_CHECKING:
+    from cuwheel_core.fix import Fix
+
+    Hint: TypeAlias = str | Fix | Sequence[str | Fix]
 
 _WINDOWS_LONGEST = 259
 _LONGEST_NAME = 200
@@ -24,15 +29,19 @@ def bulleted(first: str, problems: Sequence[str], most: int = 1000) -> tuple[str
 class CuwheelError(Exception):
     """Base of all; `meaning` is what the exit-code page says of the class.
 
-    A message or a hint is one line, or those that it is given: a line feed in one of them is somebody's name.
+    A message is one line, or those that it is given: a line feed in one of them is somebody's name. A hint is what to
+    do next: lines as well, or fixes, whose commands stand apart from their words.
     """
 
     exit_code: ClassVar[int]
     meaning: ClassVar[str]
 
-    def __init__(self, message: str | Sequence[str], hint: str | Sequence[str] = "") -> None:
+    def __init__(self, message: str | Sequence[str], hint: Hint = "") -> None:
         self.lines: tuple[str, ...] = (message,) if isinstance(message, str) else tuple(message)
-        self.hint_lines: tuple[str, ...] = ((hint,) if hint else ()) if isinstance(hint, str) else tuple(hint)
+        if isinstance(hint, Sequence) and not isinstance(hint, str):
+            self.hint_parts: tuple[str | Fix, ...] = tuple(hint)
+        else:
+            self.hint_parts = (hint,) if hint else ()
         super().__init__(self.message)
 
     @property
@@ -41,7 +50,20 @@ class CuwheelError(Exception):
 
     @property
     def hint(self) -> str:
-        return "\n".join(self.hint_lines)
+        return "\n".join(each if isinstance(each, str) else each.words for each in self.hint_parts)
+
+    @property
+    def fixes(self) -> tuple[Fix, ...]:
+        """The hint as values: lines are the text of one fix."""
+        from cuwheel_core.fix import Fix  # noqa: PLC0415 - most runs end without an error
+
+        text = "\n".join(each for each in self.hint_parts if isinstance(each, str))
+        return (*((Fix(text=text),) if text else ()), *(each for each in self.hint_parts if isinstance(each, Fix)))
+
+    @property
+    def fix(self) -> Fix | None:
+        """The first of them."""
+        return next(iter(self.fixes), None)
 
     def __str__(self) -> str:
         return self.message
@@ -51,7 +73,7 @@ class UnknownNameError(CuwheelError):
     exit_code = 3
     meaning = "a GPU, CUDA version or other name is not in the tables, or means more than one thing"
 
-    def __init__(self, kind: str, name: str, suggestions: Sequence[str] = (), hint: str | Sequence[str] = "") -> None:
+    def __init__(self, kind: str, name: str, suggestions: Sequence[str] = (), hint: Hint = "") -> None:
         self.kind: str = kind
         self.name: str = name
         self.suggestions: tuple[str, ...] = tuple(suggestions)
@@ -80,13 +102,15 @@ class UnreadableError(CuwheelError):
     exit_code = 4
     meaning = "a file or folder is missing, or cannot be read or written"
 
-    def __init__(self, path: str | Path, reason: str, hint: str = "") -> None:
+    def __init__(self, path: str | Path, reason: str, hint: Hint = "") -> None:
         self.path: str = str(path)
         self.problem: str = reason
-        super().__init__(f"{path}: {reason}", "; ".join(filter(None, (hint, _too_long(self.path)))))
+        super().__init__(f"{path}: {reason}", hint)
+        if too_long := _too_long(self.path):
+            self.hint_parts += (too_long,)
 
     @classmethod
-    def from_os(cls, error: OSError, path: str | Path | None = None, hint: str = "") -> UnreadableError:
+    def from_os(cls, error: OSError, path: str | Path | None = None, hint: Hint = "") -> UnreadableError:
         return cls(path or error.filename or "?", error.strerror or str(error), hint)
 
 
@@ -94,7 +118,7 @@ class MalformedError(CuwheelError):
     exit_code = 5
     meaning = "a file is not what it should be: damaged, cut short, or of another kind"
 
-    def __init__(self, path: str | Path, problem: str | Sequence[str], hint: str = "") -> None:
+    def __init__(self, path: str | Path, problem: str | Sequence[str], hint: Hint = "") -> None:
         first, *more = (problem,) if isinstance(problem, str) else problem
         self.path: str = str(path)
         self.problem: str = "\n".join((first, *more))

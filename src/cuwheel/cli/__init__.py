@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cuwheel_core.fix import Fix
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     if argv is not None:
@@ -45,51 +47,65 @@ def _fail(error: BaseException, words: list[str]) -> int:
     from cuwheel.cli import frame, streams
     from cuwheel.errors import EXIT_BUG, EXIT_INTERRUPTED
     from cuwheel_core.errors import CuwheelError, UnreadableError
+    from cuwheel_core.fix import Fix
 
     if isinstance(error, OSError):  # a full disk, too many open files: the system refused
         error = UnreadableError.from_os(error)
     message: tuple[str, ...]
-    hint: tuple[str, ...] = ()
+    fixes: tuple[Fix, ...] = ()
     if isinstance(error, CuwheelError):
-        name, status, message, hint = type(error).__name__, error.exit_code, error.lines, error.hint_lines
+        name, status, message, fixes = type(error).__name__, error.exit_code, error.lines, error.fixes
     elif isinstance(error, KeyboardInterrupt):
         name, status, message = "Interrupted", EXIT_INTERRUPTED, ("interrupted",)
     else:
         name, status = "Bug", EXIT_BUG
         message = (f"this is a bug in cuwheel: {type(error).__name__}: {error}",)
-        hint = ("run it again with --verbose and report the output",)
+        fixes = (Fix(text="run it again with --verbose and report the output"),)
         if frame.VERBOSE_FLAGS.intersection(words):
             import traceback
 
             streams.say(_shown(*"".join(traceback.format_exception(error)).splitlines()))
-            hint = ()
+            fixes = ()
     if isinstance(error, KeyboardInterrupt):
         streams.say(*message)
     else:
         _say("error", "1;31", *message)
-        if hint:
-            _say("hint", "36", *hint)
+        for fix in fixes:
+            _say("hint", "36", *fix.text.splitlines(), commands=_commands(fix))
     if frame.wants_json(words):
         from cuwheel.report.answer import Error
 
         try:
-            streams.write_json(Error(error=name, message="\n".join(message), hint="\n".join(hint), status=status))
+            hint = "\n".join(each.words for each in fixes)
+            told = Error(error=name, message="\n".join(message), hint=hint, fixes=fixes, status=status)
+            streams.write_json(told)
         except OSError:  # nobody reads it, or it cannot be kept; people were told
             streams.lead_stdout_nowhere()
     return status
 
 
-def _say(label: str, colour: str, *lines: str) -> None:
-    """In colour and wrapped on a terminal; elsewhere as it is, for whoever reads it with a program."""
+def _commands(fix: Fix) -> tuple[str, ...]:
+    from cuwheel.support import quoting
+
+    return tuple(quoting.command_of_fix(words, fix.shell) for words in fix.commands)
+
+
+def _say(label: str, colour: str, *lines: str, commands: Sequence[str] = ()) -> None:
+    """In colour and wrapped on a terminal; elsewhere as it is, for whoever reads it with a program.
+
+    A command is never wrapped, and stands on a line of its own.
+    """
     import os
 
     from cuwheel.cli import streams
 
-    text = _shown(*lines)
+    text, whole = _shown(*lines) if lines else "", [_shown(each) for each in commands]
     if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
-        streams.say_on_terminal(label, text, colour)
+        streams.say_on_terminal(label, text, colour, commands=whole)
+    elif text:
+        streams.say("\n".join((f"{label}: {text}", *(f"  {each}" for each in whole))))
     else:
-        streams.say(f"{label}: {text}")
+        streams.say("\n  ".join((f"{label}: {whole[0]}", *whole[1:])))
 
 
 def _shown(*lines: str) -> str:

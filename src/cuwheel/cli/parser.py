@@ -90,7 +90,7 @@ def _without_conflicts(
 def together(prog: str, problems: Sequence[UsageError]) -> UsageError:
     whole = f"{prog} --help"
     if len(problems) == 1:
-        return UsageError(problems[0].lines, problems[0].hint_lines or whole)
+        return UsageError(problems[0].lines, problems[0].hint_parts or whole)
     each_on_a_line = (f"  - {values.with_hint(each)}" for each in problems)
     return UsageError((f"the command line has {len(problems)} problems:", *each_on_a_line), whole)
 
@@ -315,7 +315,7 @@ class Parser(argparse.ArgumentParser):
     def _note(self, action: argparse.Action, error: UsageError) -> None:
         name = "/".join(action.option_strings) or str(action.metavar)
         first, *more = error.lines
-        self.problems.append(UsageError((f"{name}: {first}", *more), error.hint_lines))
+        self.problems.append(UsageError((f"{name}: {first}", *more), error.hint_parts))
 
     def error(self, message: str) -> NoReturn:
         """A problem of the whole command line: an unknown option, a missing word."""

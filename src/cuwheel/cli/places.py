@@ -65,7 +65,7 @@ def file_of(text: str, hint: str) -> Path:
     try:
         return file(text)
     except UsageError as error:
-        raise UsageError(error.lines, error.hint_lines or hint) from None
+        raise UsageError(error.lines, error.hint_parts or hint) from None
 
 
 def file_name(text: str) -> str:
@@ -141,7 +141,7 @@ def environment(text: str) -> Path:
     try:
         environments.locate(world.World.here(), path)
     except UnreadableError as error:
-        raise UsageError(error.lines, error.hint_lines) from None
+        raise UsageError(error.lines, error.hint_parts) from None
     return path
 
 

@@ -16,7 +16,7 @@ from cuwheel_core.support import bounded, printable, wording
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import TextIO
 
     from cuwheel.support.answer import Answer
@@ -114,15 +114,22 @@ def terminal_width() -> int:
         return _COLUMNS
 
 
-def say_on_terminal(label: str, text: str, colour: str = "") -> None:
-    """Wrapped; what went wrong, or may, has its label in front. Names, addresses and options stay whole."""
+def say_on_terminal(label: str, text: str, colour: str = "", commands: Sequence[str] = ()) -> None:
+    """Wrapped; what went wrong, or may, has its label in front. Names, addresses and options stay whole.
+
+    Commands have lines of their own, which are never wrapped: they are copied.
+    """
     import textwrap
 
     colour = colour or {"warning": "33"}.get(label, "")
     front = f"{label}: " if colour else ""
     width = max(terminal_width() - 1, 20)
     wrapper = textwrap.TextWrapper(width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-    text = "\n".join(map(wrapper.fill, f"{front}{text}".splitlines()))
+    if not text and commands:
+        lines = [f"{front}{commands[0]}", *(f"  {each}" for each in commands[1:])]
+    else:
+        lines = [*map(wrapper.fill, f"{front}{text}".splitlines()), *(f"  {each}" for each in commands)]
+    text = "\n".join(lines)
     if front and not os.environ.get("NO_COLOR"):
         text = f"\x1b[{colour}m{label}\x1b[0m{text.removeprefix(label)}"
     sys.stderr.write(f"{_CLEAR if _Bar.on_line else ''}{printable.output(text)}\n")

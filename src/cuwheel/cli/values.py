@@ -210,7 +210,7 @@ def toolkit(text: str) -> str:
     try:
         table.find_toolkit(text)
     except UnknownNameError as error:
-        raise UsageError(error.lines, error.hint_lines or _TOOLKITS) from None
+        raise UsageError(error.lines, error.hint_parts or _TOOLKITS) from None
     return text.strip()
 
 
@@ -322,7 +322,7 @@ def asked(question: Callable[[], T], hint: str = "") -> T:
     except (UsageError, NewerSchemaError, UnsafeWheelError):
         raise
     except CuwheelError as error:
-        raise UsageError(error.lines, error.hint_lines or hint) from error
+        raise UsageError(error.lines, error.hint_parts or hint) from error
 
 
 def machines(text: str) -> list[str | Machine]:

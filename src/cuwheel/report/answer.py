@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from msgspec.structs import fields
 
 from cuwheel.support.answer import Answer, shown
+from cuwheel_core.fix import Fix
 
 if TYPE_CHECKING:
     from cuwheel.report.document import Document
@@ -22,7 +23,7 @@ class Error(Answer, frozen=True, kw_only=True):
     """Why there is no answer: what `--json` prints in its place.
 
     `error`: the class of `cuwheel.errors`; `Interrupted`, or `Bug`. `hint`: what to do next, empty where nobody knows.
-    `status`: the exit status.
+    `fixes`: the same as values, with commands as lists of words. `status`: the exit status.
     """
 
     succeeded: ClassVar[bool] = False
@@ -31,6 +32,7 @@ class Error(Answer, frozen=True, kw_only=True):
     error: str
     message: str
     hint: str = ""
+    fixes: tuple[Fix, ...] = ()
     status: int
 
 

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import io
 import json
+import re
 import sys
 from typing import Any
 
@@ -16,6 +17,7 @@ import cuwheel
 from cuwheel import api, errors
 from cuwheel.cli import frame, main, streams
 from cuwheel.report.answer import SCHEMAS, Error
+from cuwheel.support import quoting
 from cuwheel.support.answer import Answer
 from cuwheel_core import errors as core_errors
 from tests.fixtures.verbs import CALLED, ROWS
@@ -33,7 +35,14 @@ def _told(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any
     assert found["schema"] == "cuwheel.error/1"
     assert found["status"] == status
     assert found["message"] in shown.err
-    assert found["hint"] in shown.err
+    for fix in found["fixes"]:
+        assert fix["text"] in shown.err
+        assert [
+            each
+            for each in fix["commands"]
+            if not re.search(rf"(?m)^(?:hint:|) *{re.escape(quoting.here(each))}$", shown.err)
+        ] == []
+    assert bool(found["hint"]) == bool(found["fixes"])
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -11,60 +10,19 @@ from typing import Literal, TypeAlias, TypeVar
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
+from cuwheel_core.fix import Change, Fix, ShellName, Words
 from cuwheel_core.support.structs import decoder
+
+__all__ = [
+    "RULES", "SEVERITIES", "Change", "Finding", "Fix", "Rule", "RuleFunction", "RuleGroup", "RuleTable", "Severity",
+    "ShellName", "Words", "examine", "find_rule", "finding", "finding_of", "gravest_first",
+]  # fmt: skip
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")  # the gravest first
 RULES = Path(__file__).with_name("finding_rules.json")
 Subject = TypeVar("Subject")
 RuleFunction: TypeAlias = Callable[[Subject], Iterator["Finding"]]  # what looks for the findings of one rule
-
-
-# What a fix changes, so that nobody has to read that out of its words. `nothing`: it only looks.
-Change: TypeAlias = Literal[
-    "nothing",
-    "driver",
-    "system",
-    "package",
-    "release",
-    "toolkit",
-    "compiler",
-    "build",
-    "variable",
-    "file",
-    "configuration",
-    "machine",
-]
-Words: TypeAlias = tuple[str, ...]
-ShellName: TypeAlias = Literal["", "posix", "cmd", "powershell"]  # empty: the reader's own
-
-
-class Fix(Struct, frozen=True, kw_only=True):
-    """One way to put something right.
-
-    `text` says it to a person and reads alone. `commands` do it, one after the other; each is a list of words, quoted
-    only where it is shown, for the shell that is there. `export NAME=VALUE`, also with `:$NAME` at its end, and
-    `unset NAME` set variables of that shell. `changes`: what is different afterwards.
-
-    `needs`, `unless` and `fills` are ids of facts: what must be there, what shows that it is done already or cannot
-    work, and what was put into its words. `shell`: where the commands are typed, if that is not where they are read.
-    """
-
-    text: str = ""
-    commands: tuple[Words, ...] = ()
-    changes: tuple[Change, ...] = ()
-    needs: tuple[str, ...] = ()
-    unless: tuple[str, ...] = ()
-    fills: tuple[str, ...] = ()
-    shell: ShellName = ""
-
-    @property
-    def words(self) -> str:
-        """Text and commands in one sentence, as JSON has it beside the parts; commands in the quotes of sh."""
-        lines = [shlex.join(command) for command in self.commands]
-        if not self.text:
-            return ", then ".join(lines)
-        return f"{self.text}: {', then '.join(f'`{line}`' for line in lines)}" if lines else self.text
 
 
 class Finding(Struct, frozen=True, kw_only=True):

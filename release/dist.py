@@ -16,7 +16,7 @@ from cuwheel.support import files, own_c
 from cuwheel_core.support.wording import size
 
 ROOT = Path(__file__).parents[1]
-PROJECTS = (ROOT, ROOT / "lab")
+PROJECTS = (ROOT / "core", ROOT, ROOT / "lab")  # each needs those before it
 _MOST_WHEEL, _MOST_SDIST = 5_000_000, 9_000_000
 
 

@@ -33,14 +33,26 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 HOME = ROOT / "build" / "long"
 # What every change runs first, then what is run seldom.
-FOLDERS = ("unit", "property", "oracle", "browser", "integration", "gpu", "wine", "fuzz", "campaign")
+FOLDERS = {
+    "core": "core/tests",
+    "unit": "tests/unit",
+    "property": "tests/property",
+    "oracle": "tests/oracle",
+    "browser": "tests/browser",
+    "integration": "tests/integration",
+    "lab": "lab/tests",
+    "gpu": "tests/gpu",
+    "wine": "tests/wine",
+    "fuzz": "tests/fuzz",
+    "campaign": "tests/campaign",
+}
 UNDER_WINE = "under-wine"  # what `./run wine` runs
 _NO_TEST_LEFT = 5  # pytest's status where all passed before
 _TEST_S = 3600  # a test that takes longer is ended, and says where it was: a slow machine is no failure, a hang is
 _SHOWN = 200  # characters of why a test failed
 # What is made of the rest: `prebuilt` is, by the tests of Windows, where there is none.
 _NOT_OURS = ("build", "dist", "__pycache__", "node_modules", "prebuilt")
-_TEST = re.compile(r"tests/.*/test_\w+\.py")
+_TEST = re.compile(r"(?:(?:core|lab)/)?tests/.*/test_\w+\.py")
 _IMPORTED = re.compile(r"^from tests\.([\w.]*test_\w+) import", re.MULTILINE)
 
 
@@ -198,10 +210,10 @@ def run_folder(part: str, journal: Journal, log: Path) -> None:
     words = [sys.executable, "-m", "pytest", "-p", "tests.long", "--all", "-n", _workers(), "--dist", "worksteal"]
     words += ["--results", str(journal.path), "--part", part, "--passed", str(passed)]
     words += ["-o", f"faulthandler_timeout={_TEST_S}", "-o", "faulthandler_exit_on_timeout=true"]
-    words += ["-o", "tmp_path_retention_policy=failed", f"tests/{part}"]  # of those that pass it would be 16 GB
+    words += ["-o", "tmp_path_retention_policy=failed", FOLDERS[part]]  # of those that pass it would be 16 GB
     began = time.monotonic()
     status = run_logged(words, log)
-    why = {} if status in (0, 1, _NO_TEST_LEFT) else {f"pytest tests/{part}": f"ended with status {status}: {log}"}
+    why = {} if status in (0, 1, _NO_TEST_LEFT) else {f"pytest {FOLDERS[part]}": f"ended with status {status}: {log}"}
     journal.end(part, began, failed=why)
 
 

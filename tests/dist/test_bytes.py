@@ -50,7 +50,7 @@ def test_on_another_path_by_another_user_on_another_day(made: Path, place: Path)
     site = Path(sys.executable).parent.parent / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
     environ |= {
         "PATH": f"{Path(sys.executable).parent}:{environ['PATH']}",
-        "PYTHONPATH": f"{tree / 'src'}:{site}",
+        "PYTHONPATH": f"{tree / 'src'}:{tree / 'core' / 'src'}:{site}",
         "PYTHONDONTWRITEBYTECODE": "1",
         "TZ": "Asia/Tokyo",
         "LC_ALL": "C",

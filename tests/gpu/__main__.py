@@ -246,7 +246,8 @@ def run_part(part: Part, journal: long.Journal) -> None:
 
 def environment() -> dict[str, str]:
     """Of what the parts start: this checkout, then what was brought."""
-    paths = [str(long.ROOT), str(long.ROOT / "src"), *map(str, BROUGHT.glob(f"python-{_python()}"))]
+    sources = (long.ROOT, *(long.ROOT / house / "src" for house in (".", "core", "lab")))
+    paths = [*map(str, sources), *map(str, BROUGHT.glob(f"python-{_python()}"))]
     found = {**os.environ, "PYTHONPATH": os.pathsep.join([*paths, *filter(None, [os.environ.get("PYTHONPATH")])])}
     if (BROUGHT / "programs").is_dir():
         found["CUWHEEL_OLD_PROGRAMS"] = str(BROUGHT / "programs")

@@ -89,18 +89,19 @@ def tool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 @pytest.fixture(scope="session")
-def own_wheel(once_in_run: Callable[[str, Callable[[Path], None]], Path]) -> Path:
-    """cuwheel's own, of this tree; that of its core, which it asks for, lies beside it (`--find-links`)."""
+def own_wheels(once_in_run: Callable[[str, Callable[[Path], None]], Path]) -> tuple[Path, Path]:
+    """The wheels of the core and of cuwheel, of this tree: what is installed to have cuwheel."""
 
     def make(folder: Path) -> None:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        for source in (ROOT / "core", ROOT):
-            words = [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(source)]
+        for project in (ROOT / "core", ROOT):
+            words = [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(project)]
             words += ["--installer", "uv"] if process.find_program("uv") else []
             done = subprocess.run(
                 words, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False, timeout=600
             )
             assert done.returncode == 0, done.stdout + done.stderr
 
-    (wheel,) = once_in_run("own-wheel", make).glob("cuwheel-*.whl")
-    return wheel
+    made = once_in_run("own-wheels", make)
+    (core,), (tool,) = made.glob("cuwheel_core-*.whl"), made.glob("cuwheel-*.whl")
+    return core, tool

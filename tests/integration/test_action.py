@@ -184,14 +184,15 @@ def test_pick_up_or_build(tmp_path: Path, workspace: Path, there: str) -> None:
 
 
 @pytest.mark.slow
-def test_cuwheel_is_installed_apart(tmp_path: Path, workspace: Path, own_wheel: Path) -> None:
+def test_cuwheel_is_installed_apart(tmp_path: Path, workspace: Path, own_wheels: tuple[Path, Path]) -> None:
     """Into an environment of its own, by pip, from a wheel."""
     workspace.joinpath("x").touch()
     env = _env(tmp_path / "env")
     environ = machine(VIRTUAL_ENV=str(env))
     more = {"on": "h100", "name": "foo", "index": _index(tmp_path)}
+    core, tool = own_wheels
     for _ in range(2):  # the second use of a job takes what is there
-        ended, ran, _outputs = _play(tmp_path, environ, apart=f"{own_wheel}[build]", use="install", **more)
+        ended, ran, _outputs = _play(tmp_path, environ, apart=f"{core}\n{tool}[build]", use="install", **more)
         assert ended == "success", _told(ran)
     assert _installed(env) == ["foo-1.0.dist-info"]
     assert not (tmp_path / "runner" / "cuwheel").is_symlink()

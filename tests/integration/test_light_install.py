@@ -23,12 +23,19 @@ MINUTES = 300.0
 
 
 @pytest.fixture(scope="module")
-def light(once_in_run: Callable[[str, Callable[[Path], None]], Path], own_wheel: Path) -> Path:
+def light(once_in_run: Callable[[str, Callable[[Path], None]], Path], own_wheels: tuple[Path, Path]) -> Path:
     """The environment's programs; nothing else is on PATH but a few links to the system's."""
 
     def make(folder: Path) -> None:
-        words = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
-        words += ["--find-links", str(own_wheel.parent), str(own_wheel)]
+        words = [
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-compile",
+            *map(str, own_wheels),
+        ]
         subprocess.run([environment_with_pip(folder), *words], check=True, timeout=MINUTES, capture_output=True)
 
     programs = once_in_run("light", make) / "bin"

@@ -75,22 +75,26 @@ def test_a_second_run_goes_on(tmp_path: Path) -> None:
     assert any("crashed" in why for row in rows for why in row["failed"].values())
 
 
+_TEST_FILES = ("tests/unit/test_a.py", "tests/unit/test_b.py", "lab/tests/unit/test_c.py")
+
+
 @pytest.mark.parametrize(
     ("changed", "stale"),
     [
         ("tests/unit/test_a.py", {"tests/unit/test_a.py::test", "the whole"}),
-        ("tests/unit/test_b.py", {"tests/unit/test_a.py::test", "tests/unit/test_b.py::test", "the whole"}),
-        ("src/x.py", {"tests/unit/test_a.py::test", "tests/unit/test_b.py::test", "the whole"}),
+        ("tests/unit/test_b.py", {f"{name}::test" for name in _TEST_FILES} | {"the whole"}),
+        ("lab/tests/unit/test_c.py", {"lab/tests/unit/test_c.py::test", "the whole"}),
+        ("src/x.py", {f"{name}::test" for name in _TEST_FILES} | {"the whole"}),
         ("build/x.py", set()),
         ("src/prebuilt/x.exe", set()),
     ],
 )
 def test_a_result_holds_for_what_it_depends_on(tmp_path: Path, changed: str, stale: set[str]) -> None:
     """A test file is its own tests' matter, unless another imports it."""
-    for name in ("tests/unit/test_a.py", "tests/unit/test_b.py", "src/x.py", "build/x.py", "src/prebuilt/x.exe"):
+    for name in (*_TEST_FILES, "src/x.py", "build/x.py", "src/prebuilt/x.exe"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("from tests.unit.test_b import x\n" if name.endswith("_a.py") else "")
-    names = ("tests/unit/test_a.py::test", "tests/unit/test_b.py::test", "the whole")
+    names = (*(f"{name}::test" for name in _TEST_FILES), "the whole")
     before = {name: long.Contents(tmp_path).of(name) for name in names}
     (tmp_path / changed).write_text("from tests.unit.test_b import y\n")
     assert {name for name in names if long.Contents(tmp_path).of(name) != before[name]} == stale

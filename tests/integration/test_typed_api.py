@@ -149,13 +149,13 @@ def test_the_installed_wheel_types(checker: str, file: Path, tmp_path: Path, ins
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory, own_wheel: Path) -> Path:
+def installed(tmp_path_factory: pytest.TempPathFactory, own_wheels: tuple[Path, Path]) -> Path:
     """An interpreter whose environment has cuwheel's wheel, and what the values of its answers are made of."""
     folder = tmp_path_factory.mktemp("installed")
     python = folder / "env" / "bin" / "python"
     for words in (
         ("venv", "--python", sys.executable, folder / "env"),
-        ("pip", "install", "--python", python, "--find-links", own_wheel.parent, own_wheel),
+        ("pip", "install", "--python", python, *own_wheels),
     ):
         done = _run(Path(sys.executable).parent / "uv", *words, cwd=folder)
         assert done.returncode == 0, done.stderr

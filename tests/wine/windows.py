@@ -143,7 +143,7 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     kept = {name: value for name, value in _quiet().items() if not name.startswith(_LED_ASTRAY)}
     kept |= {
         "WINEPREFIX": str(prefix()),
-        "PYTHONPATH": f"{named(ROOT / 'src')};{named(ROOT)}",
+        "PYTHONPATH": f"{named(ROOT / 'src')};{named(ROOT / 'core' / 'src')};{named(ROOT)}",
         "PYTHONUNBUFFERED": "1",
         "PYTHONPYCACHEPREFIX": "C:\\pycache",
     }

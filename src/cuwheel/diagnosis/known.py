@@ -288,7 +288,8 @@ def _of_compiler(known: Known) -> Iterator[tuple[str, str]]:
     """The first toolkit that takes the compiler: the other way out."""
     gcc = known.version("gcc")
     rows = [row for row in toolkits.all_toolkits() if gcc and (row.host_compilers.gcc_max or 0) >= versions.major(gcc)]
-    if rows:
+    there = {versions.minor(each) for each in known.values("nvcc")}
+    if rows and not gcc_fits_nvcc(known) and rows[0].version not in there:
         yield "cuda_for_gcc", rows[0].version
 
 
@@ -339,18 +340,18 @@ def _of_library(known: Known) -> Iterator[tuple[str, str]]:
         yield "library_package", chosen.name
         several = sum(each.name == chosen.name for each in cuda_libraries.library_rows()) > 1
         major = versions.major(chosen.measured_release) if chosen.measured_release else 0
-        yield "library_requirement", f"{chosen.name}=={major}.*" if several and major else chosen.name
+        here = remedies.cuda_major(known)
+        if not here or (chosen.cuda or 0) <= here:  # of a later CUDA than the driver takes it would not load
+            yield "library_requirement", f"{chosen.name}=={major}.*" if several and major else chosen.name
     if majors:
         yield "library_cuda", " or ".join(map(str, majors))
 
 
 def _package_for(known: Known, bringing: Sequence[Package]) -> Package:
     """Of the packages that bring a library, for several CUDAs: of the one that is here, else of that most have."""
-    here = {versions.major(each) for each in (*known.values("torch_cuda"), *known.values("nvcc"))}
     likely = (remedies.cuda_major(known), toolkits.newest_toolkit().major - 1)
     by_cuda = {each.cuda: each for each in reversed(bringing)}
-    found = next((each for each in bringing if each.cuda in here), None)
-    found = found or next((by_cuda[each] for each in likely if each in by_cuda), None)
+    found = next((by_cuda[each] for each in likely if each in by_cuda), None)
     return found or min(bringing, key=lambda each: each.cuda or 0)
 
 
@@ -459,15 +460,16 @@ _CONCLUSIONS: tuple[Callable[[Known], Iterator[tuple[str, str]]], ...] = (
 # Under these names, whatever the log says; a test sees that no other is concluded.
 CONCLUDED = frozenset(
     {
-        "arch", "arch_toolkit", "bnb_version", "capability", "clang_max", "component", "component_there",
-        "cuda_first", "cuda_for_gcc", "cuda_for_gpu", "cuda_found", "cuda_last", "cuda_major", "cuda_major_before",
-        "cuda_major_here", "cuda_wanted", "driver_cuda", "driver_floor", "driver_floors", "driver_for_gpu",
-        "gcc_for_standard", "gcc_max", "gcc_toolkit", "glibcxx_gcc", "gpu", "gpu_arch", "library_cuda",
-        "library_major", "library_package", "library_release", "library_requirement", "missing_module",
-        "module_distribution", "msc_ver_max", "needing_package", "newest_arch", "newest_cuda", "nvcc", "own_module",
-        "package", "package_capability", "python_minor", "runtime_cuda", "same_named_distribution",
-        "same_torch_index", "torch_cu", "torch_cuda", "torch_index", "torch_toolkit", "wanted_cuda", "wanted_cudnn",
-        "wanted_toolkit", "wanting_package",
+        "absent_toolkit", "arch", "arch_toolkit", "bnb_version", "capability", "capability_digits", "clang_max",
+        "component", "component_there", "cuda_first", "cuda_for_gcc", "cuda_for_gpu", "cuda_found", "cuda_last",
+        "cuda_major", "cuda_major_before", "cuda_major_driver", "cuda_major_here", "cuda_wanted", "cudnn_next",
+        "driver_cuda", "driver_floor", "driver_floors", "driver_for_gpu", "gcc_for_standard", "gcc_max",
+        "gcc_toolkit", "glibcxx_gcc", "gpu", "gpu_arch", "library_cuda", "library_major", "library_package",
+        "library_release", "library_requirement", "missing_module", "module_distribution", "msc_ver_max",
+        "needing_package", "newest_arch", "newest_cuda", "nvcc", "nvcc_dashed", "own_module", "package",
+        "package_capability", "python_minor", "runtime_cuda", "same_named_distribution", "same_torch_index",
+        "torch_cu", "torch_cuda", "torch_index", "torch_last_arch", "torch_toolkit", "wanted_cuda",
+        "wanted_cudnn", "wanted_toolkit", "wanting_package", "wheel",
     }
 )  # fmt: skip
 

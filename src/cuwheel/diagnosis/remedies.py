@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 from cuwheel.diagnosis import told
 from cuwheel.facts import packages, torch
 from cuwheel_core.errors import UnknownNameError
-from cuwheel_core.facts import toolkits, versions
-from cuwheel_core.facts.arch import known_arch
+from cuwheel_core.facts import cuda_libraries, toolkits, versions
+from cuwheel_core.facts.arch import Arch, known_arch
 from cuwheel_core.verdicts.choice import can_target
 
 if TYPE_CHECKING:
@@ -114,6 +114,8 @@ def _of_folders(known: Facts) -> Iterator[tuple[str, str]]:
     for name, fits in wishes.items():
         if fits and (folder := _folder(known, fits)):
             yield name, folder
+        elif fits and name == "torch_toolkit" and versions.minor(known.version("nvcc") or "0") != of_torch:
+            yield "absent_toolkit", of_torch or ""
 
 
 # What the driver takes, and which builds are for it.
@@ -162,10 +164,81 @@ def _of_driver(known: Facts) -> Iterator[tuple[str, str]]:
         yield "driver_cuda", newest
     if found := channel(known):
         yield "torch_index", torch.address_of_channel(found)
-    if of_torch := torch_cuda(known):
+        yield "cuda_major_driver", str(versions.major(found))
+    of_torch = torch_cuda(known)
+    if of_torch in torch.channels():
         yield "same_torch_index", torch.address_of_channel(of_torch)
     if major := cuda_major(known):
         yield "cuda_major_here", str(major)
+
+
+def index_is_older(known: Facts) -> bool:
+    """The driver takes a torch, and not the one that is there."""
+    found, of_torch = channel(known), torch_cuda(known)
+    return found is not None and (of_torch is None or versions.key(found) < versions.key(of_torch))
+
+
+# Architectures: of the GPU, in the spellings of build systems, and whether torch and nvcc know them.
+
+
+def _takes_gpu(known: Facts) -> bool | None:
+    """Whether this torch accepts the GPU's architecture in TORCH_CUDA_ARCH_LIST; None where one is not known."""
+    release, capability = known.version("torch"), known.capability
+    return str(capability) in torch.architectures(release) if release and capability else None
+
+
+def torch_takes_gpu(known: Facts) -> bool:
+    return _takes_gpu(known) is True
+
+
+def gpu_is_newer_than_torch_takes(known: Facts) -> bool:
+    return _takes_gpu(known) is False and all(
+        Arch.parse(each.replace(".", "")).capability < known.capability
+        for each in torch.architectures(known.version("torch"))
+        if known.capability
+    )
+
+
+def nvcc_compiles_for_gpu(known: Facts) -> bool:
+    row, capability = known.toolkit, known.capability
+    return row is not None and capability is not None and can_target(row, capability)
+
+
+def nvcc_is_not_the_newest(known: Facts) -> bool:
+    return known.toolkit is not None and known.toolkit.version != toolkits.newest_toolkit().version
+
+
+def newest_toolkit_takes_glibc(known: Facts) -> bool:
+    glibc = known.version("glibc")
+    return glibc is not None and toolkits.glibc_clash(toolkits.newest_toolkit(), glibc) is None
+
+
+def _of_archs(known: Facts) -> Iterator[tuple[str, str]]:
+    if known.capability:
+        yield "capability_digits", str(known.capability.number)
+    if release := known.version("torch"):
+        plain = [each for each in torch.architectures(release) if each[-1].isdigit()]
+        yield "torch_last_arch", max(plain, key=versions.key)
+    if known.toolkit:
+        yield "nvcc_dashed", known.toolkit.version.replace(".", "-")  # as the names of NVIDIA's packages have it
+
+
+# Libraries.
+
+
+def library_is_of_cuda(known: Facts) -> bool:
+    return cuda_libraries.is_cuda_library(known.version("library") or "")
+
+
+def _of_repair(known: Facts) -> Iterator[tuple[str, str]]:
+    named = known.version("repaired") or "WHEEL"
+    yield "wheel", named if named.endswith(".whl") or named == "WHEEL" else f"{named}.whl"
+
+
+def _of_cudnn(known: Facts) -> Iterator[tuple[str, str]]:
+    needed = known.version("cudnn_needed") or ""
+    if "." in needed:
+        yield "cudnn_next", str(versions.major(needed) + 1)
 
 
 # The package that was being built.
@@ -214,10 +287,17 @@ def _of_bitsandbytes(known: Facts) -> Iterator[tuple[str, str]]:
 FACTS: dict[str, Callable[[Facts], object]] = {
     "bitsandbytes-is-overridden": bitsandbytes_is_overridden,
     "bitsandbytes-follows-torch": bitsandbytes_follows_torch,
+    "library-is-of-cuda": library_is_of_cuda,
+    "gpu-is-newer-than-torch-takes": gpu_is_newer_than_torch_takes,
+    "newest-toolkit-takes-glibc": newest_toolkit_takes_glibc,
+    "nvcc-compiles-for-gpu": nvcc_compiles_for_gpu,
+    "nvcc-is-not-the-newest": nvcc_is_not_the_newest,
+    "torch-index-is-older": index_is_older,
+    "torch-takes-gpu": torch_takes_gpu,
 }
 
 
 def conclusions(known: Facts) -> Iterator[tuple[str, str]]:
     """What fixes may have in braces."""
-    for conclude in (_of_folders, _of_driver, _of_package, _of_bitsandbytes):
+    for conclude in (_of_folders, _of_driver, _of_archs, _of_cudnn, _of_repair, _of_package, _of_bitsandbytes):
         yield from conclude(known)

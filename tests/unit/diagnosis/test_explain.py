@@ -114,9 +114,9 @@ def test_versions_in_the_log_make_the_fix_specific() -> None:
         "-- The CXX compiler identification is GNU 13.3.0\n-- The CUDA compiler identification is NVIDIA 12.2.140\n"
         "#error -- unsupported GNU version! gcc versions later than 12 are not supported!\n"
     )
-    assert (
-        found.causes[0].fix[0].startswith("nvcc 12.2 takes GCC up to 12, the build found 13.3.0: `apt install g++-12`")
-    )
+    first = found.causes[0].fixes[0]
+    assert first.text.startswith("nvcc 12.2 takes GCC up to 12, the build found 13.3.0")
+    assert first.commands[0] == ("apt", "install", "g++-12")
     assert {(each.name, each.value, each.line) for each in found.versions} == {
         ("gcc", "13.3.0", 1),
         ("nvcc", "12.2.140", 2),
@@ -204,7 +204,8 @@ def test_what_is_concluded_has_a_name_that_fixes_may_use() -> None:
         {"missing_module": "x", "own_modules": "w x"},
         {"library": "libcufft.so.10.0"},
         {"gpu_named": "Tesla P40"},
-        {"library": "cudnn64_7.dll", "building": "flash-attn==2.8.3"},
+        {"nvcc": "11.4", "torch_cuda": "12.4"},
+        {"library": "cudnn64_7.dll", "building": "flash-attn==2.8.3", "torch": "2.5", "cudnn_needed": "9.3.0"},
         {"bnb_library": "124", "bnb_shipped": "12.1", "torch_cuda": "12.4", "driver_cuda": "12.4"},
         {
             "toolkit_root": "/usr/local/cuda-12.8",

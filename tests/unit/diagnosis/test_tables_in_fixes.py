@@ -52,7 +52,7 @@ def fixes(log: str, cause: str) -> str:
         pytest.param(
             f"ImportError: libcufft.so.10: {NOT_FOUND}\n",
             "missing-cuda-runtime-lib",
-            "`pip install nvidia-cufft-cu11` brings libcufft.so.10",
+            "pip install nvidia-cufft-cu11",
             "CUDA 10",
             id="a soname whose number is not CUDA's",
         ),

@@ -32,7 +32,7 @@ from cuwheel_core.facts import gpus, toolkits, versions
 from cuwheel_core.support import opening
 from cuwheel_core.support.wording import size as in_words
 from cuwheel_core.verdicts.choice import Code, Loader, choose, loadable_code
-from cuwheel_core.wheel.tags import WheelName, linux_platforms
+from cuwheel_core.wheel.tags import WheelName, linux_platforms, parts_of, platform_of, python_of
 
 if TYPE_CHECKING:
     from cuwheel.device_code.contents import Survey
@@ -202,26 +202,25 @@ def _target(wheel: Path, python: str | None) -> Iterator[str]:
     """Options for the wheel's own Python and platform, where they are not those of this machine."""
     here = "{}.{}".format(*sys.version_info)
     named = WheelName.parse(wheel.name)
-    tags = named.tags if named else ()
-    wanted = python or _python_of(tags) or here
-    platforms = {tag.rpartition("-")[2] for tag in tags if not tag.endswith("-any")}
+    wanted = python or _only_python(named) or here
+    platforms = set(named.platforms if named else ()) - {"any"}
     if wanted == here and (not platforms or platforms & {tag.platform for tag in sys_tags()}):
         return
     yield from ("--python-version", wanted, "--implementation", "cp")
     for abi in (f"cp{wanted.replace('.', '')}", "abi3", "none"):
         yield from ("--abi", abi)
-    windows = sorted(each for each in platforms if each.startswith("win"))
-    cpu = "aarch64" if any("aarch64" in each for each in platforms) else "x86_64"
+    windows = sorted(each for each in platforms if platform_of(each).os == "windows")
+    cpu = min((cpu for each in platforms if (cpu := platform_of(each).cpu)), default="x86_64")
     # pip takes a platform as it is spelt, older ones not included.
     for name in windows or linux_platforms(cpu, _NEWEST_GLIBC):
         yield from ("--platform", name)
 
 
-def _python_of(tags: Sequence[str]) -> str | None:
+def _only_python(name: WheelName | None) -> str | None:
     """The only Python that the wheel is for, if there is one."""
-    found = {tag.split("-")[0] for tag in tags if tag.split("-")[1].startswith("cp")}
-    name = found.pop() if len(found) == 1 else ""
-    return f"{name[2]}.{name[3:]}" if name.startswith("cp") and name[3:].isdigit() else None
+    found = {python_of(tag) for tag in (name.tags if name else ()) if parts_of(tag)[1].startswith("cp")}
+    only = found.pop() if len(found) == 1 else None
+    return only.version if only and only.kind == "cp" and only.minor is not None else None
 
 
 SCHEMA: Final = "cuwheel.kit/1"
@@ -229,7 +228,8 @@ MANIFEST = "kit.json"
 _PACKAGE = "kit"
 _PARTS = ("onsite", "runner")
 _MODULES = ("__init__.py", "masking.py", "process_groups.py", "scratch.py", "system_calls.py")
-_OF_CORE = ("opening.py", "patterns.py", "printable.py")  # they stand beside those in the kit
+# Of the core, under their own names.
+_OF_CORE = ("support/opening.py", "support/patterns.py", "support/printable.py", "wheel/tags.py")
 _HERE = Path(__file__).parent
 _SHEBANG = b"#!/usr/bin/env python3\n"
 _MAIN = b"""\
@@ -380,20 +380,17 @@ def _write(made: Path, manifest: Manifest, files: Mapping[str, Path]) -> None:
 def _sources() -> dict[str, bytes]:
     """The part of this package that works with nothing but Python."""
     support = Path(system_calls.__file__).parent
-    core = Path(opening.__file__).parent
-    files = [*(support / name for name in _MODULES), *(core / name for name in _OF_CORE)]
-    modules = {f"{_PACKAGE}/support/{each.name}": _beside_core(each.read_bytes()) for each in files}
-    return modules | {
+    core = Path(opening.__file__).parents[1]
+    packages = {Path(core.name, name).parent for name in _OF_CORE} | {Path(core.name)}
+    return {
+        **{f"{_PACKAGE}/support/{name}": (support / name).read_bytes() for name in _MODULES},
+        **{f"{core.name}/{name}": (core / name).read_bytes() for name in _OF_CORE},
+        **{(package / "__init__.py").as_posix(): b"" for package in packages},
+    } | {
         f"{_PACKAGE}/{part}/{path.relative_to(_HERE / part).as_posix()}": path.read_bytes()
         for part in _PARTS
         for path in (_HERE / part).rglob("*.py")
     }
-
-
-def _beside_core(module: bytes) -> bytes:
-    """A module whose imports from the core are of its own folder."""
-    found = module.replace(b"from cuwheel_core.support import", b"from . import")
-    return found.replace(b"from cuwheel_core.support.", b"from .")
 
 
 def _tracers() -> dict[str, bytes]:

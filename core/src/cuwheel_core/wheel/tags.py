@@ -110,6 +110,27 @@ def parts_of(tag: str) -> tuple[str, str, str]:
     return python, abi, platform
 
 
+class PythonTag(NamedTuple):
+    """`kind`: `cp` of CPython, `pp` of PyPy, `py` of any; without a minor version any of the major one."""
+
+    kind: str
+    major: int
+    minor: int | None
+
+    @property
+    def version(self) -> str:
+        return str(self.major) if self.minor is None else f"{self.major}.{self.minor}"
+
+
+_PYTHON = lazy_pattern(r"(cp|py|pp)(\d)(\d{0,3})", re.ASCII)
+
+
+def python_of(tag: str) -> PythonTag | None:
+    """The interpreter of a tag's first part, or of a whole tag; None for another one than CPython and PyPy."""
+    match = _PYTHON.fullmatch(tag.partition("-")[0])
+    return PythonTag(match[1], int(match[2]), int(match[3]) if match[3] else None) if match else None
+
+
 # Processors, by the name that platform tags for Linux have: it is the one that all of cuwheel uses.
 
 

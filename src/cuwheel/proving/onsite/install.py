@@ -21,39 +21,34 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, NamedTuple, Optional
 
+from cuwheel_core.wheel.tags import WheelName, platform_of, python_of
+
 from ..runner import checks as runner
 from .machine import cpu_name, glibc
 
 # Whether this interpreter may install a wheel, by the tags in its file name.
 
-_LEGACY = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
-_MANYLINUX = re.compile(r"manylinux_(\d+)_(\d+)_(.+)")
-_PYTHON_TAG = re.compile(r"(cp|py|pp)(\d)(\d*)")
-_WINDOWS_TAGS = {"win_amd64": "x86_64", "win_arm64": "aarch64", "win32": "x86"}
-_NAME_PARTS = (5, 6)
-
 
 def why_not_installable(file_name: str) -> str:
     """Why the wheel cannot be installed here; empty where it can. Any of its tags will do."""
-    parts = file_name[:-4].split("-") if file_name.endswith(".whl") else []
-    if len(parts) not in _NAME_PARTS:
+    name = WheelName.parse(file_name)
+    if name is None:
         return f"{file_name} is not the name of a wheel"
-    pythons, abis, platforms = (each.split(".") for each in parts[-3:])
-    interpreter = [_python_problem(python, abi) for python in pythons for abi in abis]
+    interpreter = [_python_problem(python, abi) for python in name.python.split(".") for abi in name.abi.split(".")]
     if all(interpreter):
         return interpreter[0]
-    machine = [_platform_problem(each) for each in platforms]
+    machine = [_platform_problem(each) for each in name.platforms]
     return machine[0] if all(machine) else ""
 
 
 def _python_problem(python: str, abi: str) -> str:
     here = sys.version_info[:2]
-    match = _PYTHON_TAG.fullmatch(python)
-    if match is None:
+    wanted = python_of(python)
+    if wanted is None:
         return f"it is for the interpreter {python}"
-    kind, major, minor = match[1], int(match[2]), int(match[3] or 0)
-    words = f"it is for Python {major}" + (f".{match[3]}" if match[3] else "")
-    words += f" ({abi}), and this is {here[0]}.{here[1]}" + (" without the GIL" if _free_threaded() else "")
+    kind, major, minor = wanted.kind, wanted.major, wanted.minor or 0
+    words = f"it is for Python {wanted.version} ({abi}), and this is {here[0]}.{here[1]}"
+    words += " without the GIL" if _free_threaded() else ""
     if kind == "pp" or (kind == "cp" and sys.implementation.name != "cpython"):
         return f"it is for another Python implementation than {sys.implementation.name}"
     if abi not in ("none", "abi3") and abi.endswith("t") != _free_threaded():
@@ -61,7 +56,7 @@ def _python_problem(python: str, abi: str) -> str:
     if abi == "abi3" and _free_threaded():
         return words
     newer_too = kind == "py" or abi == "abi3"
-    same = here[0] == major and (here[1] == minor or (kind == "py" and not match[3]))
+    same = here[0] == major and (here[1] == minor or (kind == "py" and wanted.minor is None))
     return "" if same or (newer_too and here[0] == major and here[1] >= minor) else words
 
 
@@ -72,31 +67,19 @@ def _free_threaded() -> bool:
 def _platform_problem(name: str) -> str:
     if name == "any":
         return ""
-    system, cpu, libc = platform.system().lower(), cpu_name(), glibc()
-    if name in _WINDOWS_TAGS and system == "windows":
-        return "" if _WINDOWS_TAGS[name] == cpu else f"it is for {name}, and this is {system}_{cpu}"
-    match = _MANYLINUX.fullmatch(name)
-    kind, _, rest = name.partition("_")
-    if match:
-        wanted, wanted_cpu = (int(match[1]), int(match[2])), match[3]
-    elif kind in _LEGACY:
-        wanted, wanted_cpu = _LEGACY[kind], rest
-    elif kind == "linux":
-        wanted, wanted_cpu = (0, 0), rest
-    else:
-        return f"it is for {name}, and this is {system}_{cpu}"
-    if system != "linux" or wanted_cpu != cpu:
-        return f"it is for linux_{wanted_cpu}, and this is {system}_{cpu}"
-    if wanted > (0, 0) and libc < wanted:
+    system, cpu, libc, wanted = platform.system().lower(), cpu_name(), glibc(), platform_of(name)
+    if (wanted.os, wanted.cpu) != (system, cpu):
+        return f"it is for {f'linux_{wanted.cpu}' if wanted.os == 'linux' else name}, and this is {system}_{cpu}"
+    if wanted.glibc and libc < tuple(map(int, wanted.glibc.split("."))):
         has = ".".join(map(str, libc)) if libc > (0, 0) else "no glibc"
-        return f"it needs glibc {wanted[0]}.{wanted[1]}, but this machine has {has}"
+        return f"it needs glibc {wanted.glibc}, but this machine has {has}"
     return ""
 
 
 # An environment in a folder of its own, made without pip.
 
 LIBRARIES = "nvidia"  # the folder of all its packages
-_SYSTEM = importlib.import_module(f"{__package__.partition('.')[0]}.support.system_calls")  # of cuwheel, or of the kit
+_SYSTEM = importlib.import_module(f"{__name__.partition('.')[0]}.support.system_calls")  # of cuwheel, or of the kit
 
 
 class Place(NamedTuple):

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Optional
 
+from cuwheel_core.wheel.tags import processor_name
+
 from ..runner import checks
 
 # What the environment's own packages say, without importing them.
@@ -31,15 +33,14 @@ if spec and spec.submodule_search_locations:
         pass
 there = {}
 for each in importlib.metadata.distributions():
-    there[re.sub("[-_.]+", "-", each.metadata["Name"] or "").lower()] = each.version
-plugin = [re.match("jax-cuda([0-9]+)-(plugin|pjrt)$", name) for name in there]
+    there[(each.metadata["Name"] or "").lower()] = each.version
+plugin = [re.match("jax[-_.]+cuda([0-9]+)[-_.]+(plugin|pjrt)$", name) for name in there]
 if "jax" in there:
     found["jax"] = [there["jax"], next((match.group(1) for match in plugin if match), None)]
 print("cuwheel " + json.dumps(found))
 """
 _SMI = ("--query-gpu=driver_version,name,compute_cap", "--format=csv,noheader")
 _SMI_FOLDERS = ("/usr/bin", "/usr/local/bin", "/usr/lib/wsl/lib", "/usr/local/nvidia/bin")
-_CPUS = {"amd64": "x86_64", "arm64": "aarch64", "x64": "x86_64"}
 _VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_FORCE_PTX_JIT", "CUDA_DISABLE_PTX_JIT", "BNB_CUDA_VERSION")
 
 
@@ -105,8 +106,7 @@ def _read(path: str) -> str:
 
 
 def cpu_name() -> str:
-    name = platform.machine().lower()
-    return _CPUS.get(name, name)
+    return processor_name(platform.machine())
 
 
 def glibc() -> tuple[int, int]:

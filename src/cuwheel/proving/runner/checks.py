@@ -43,7 +43,7 @@ LET_THROUGH = (
     *("JAX_*", "XLA_*", "TF_*", "TORCH_*", "TORCHINDUCTOR_*", "PYTORCH_*", "TRITON_*"),
     *("OMP_*", "KMP_*", "MKL_*", "OPENBLAS_*", "NUMEXPR_*", "BLIS_*"),
 )
-_SYSTEM = importlib.import_module(f"{__package__.partition('.')[0]}.support.system_calls")  # of cuwheel, or of the kit
+_SYSTEM = importlib.import_module(f"{__name__.partition('.')[0]}.support.system_calls")  # of cuwheel, or of the kit
 _NOBODY = "cuwheel"  # some packages ask for the user's name and fail without one
 
 

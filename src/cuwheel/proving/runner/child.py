@@ -25,7 +25,7 @@ from .output import Capture, Pipes, open_pipes
 # A check starts in a session of its own. What leaves the session still carries the mark in its environment.
 
 MARK = "CUWHEEL_CHECK"
-GROUPS = importlib.import_module(f"{__package__.partition('.')[0]}.support.process_groups")  # of cuwheel, or of the kit
+GROUPS = importlib.import_module(f"{__name__.partition('.')[0]}.support.process_groups")  # of cuwheel, or of the kit
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 _MOST_ENVIRON = 1 << 20
 # Waits beside us. A byte: the check has ended in order. None: we were killed, and what the check started is ended

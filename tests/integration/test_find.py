@@ -29,6 +29,7 @@ from cuwheel.report.answer import SCHEMAS
 from cuwheel.support.answer import to_json
 from cuwheel.wheel.file import WheelFile
 from cuwheel_core.errors import UnknownNameError
+from cuwheel_core.verdicts.condition import condition
 from tests.integration.index_server import Behaviour, clean_environment, serving
 from tests.integration.install_world import wheel
 from tests.unit.verdicts.machines import MACHINES
@@ -397,9 +398,10 @@ def test_wheels_for_other_systems_say_which(tmp_path: Path) -> None:
 
 
 def test_every_condition_is_shown_and_many_are_counted() -> None:
-    conditions = tuple(f"lib{number}.so.{number} can be found somewhere in the environment" for number in range(9))
+    told = (f"for lib{number}.so.{number} alone" for number in range(9))
+    requires = tuple(condition("variable-set", setting=each.split()[1], detail=each) for each in told)
     listed: Any = {"file": "demo-1.0-py3-none-any.whl", "url": "", "sha256": None, "size": None, "kind": "wheel"}
-    chosen = FoundFile(**listed, version="1.0", index="", outcome="native", chosen=True, conditions=conditions)
+    chosen = FoundFile(**listed, version="1.0", index="", outcome="native", chosen=True, requires=requires)
     answer = Find(name="demo", machines=(), candidates=(chosen,), downloaded=0)
     for verbose in (False, True):
         document = find_report.document(answer, verbose=verbose)
@@ -429,6 +431,18 @@ def test_wheels_for_another_system_have_to_be_asked_for(tmp_path: Path) -> None:
     assert _chosen(_find("demo>1", refine=None, **place)) is None
     windows = _find(refine=Refinement(os="windows", cpu="x86_64"), **place)
     assert [each.version for each in windows.candidates if each.known_from] == ["2.0"]
+
+
+def test_what_requires_another_torch_than_the_one_asked_about_fails(tmp_path: Path) -> None:
+    wheel(tmp_path / "dist", "demo", "1.0", library="plain-124.so", requires="torch>=2.10")
+    asked = replace(LINUX, driver="580.65.06", torch="2.9.0", torch_cuda="12.8")
+    answer = _find(refine=asked, find_links=[str(tmp_path / "dist")], no_index=True)
+    assert not answer.succeeded
+    (candidate,) = answer.candidates
+    assert (candidate.outcome, candidate.reasons) == (
+        "fails",
+        ("it requires torch>=2.10, and torch 2.9.0 is asked for",),
+    )
 
 
 def test_a_torch_that_it_brings_along_must_run_too(tmp_path: Path) -> None:

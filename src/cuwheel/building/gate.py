@@ -220,7 +220,7 @@ def verdicts_on(found: Survey, machines: Sequence[Machine], built_for: Platform 
     if built_for:
         known = (replace(each, platform=each.platform or built_for) for each in found.libraries)
         found = replace(found, libraries=tuple(known))
-    return tuple(replace(each, conditions=each.conditions_beyond_tag, by_tag="") for each in judge_all(found, bare))
+    return tuple(replace(each, requires=each.requires_beyond_tag) for each in judge_all(found, bare))
 
 
 def wrong_processor(case: Case) -> Iterator[Finding]:

@@ -125,7 +125,7 @@ class Choice(Struct, frozen=True, kw_only=True):
             why=self.why,
             passed=self.passed,
             build=self.build,
-            conditions=self.taken.conditions if self.taken else (),
+            requires=self.taken.requires if self.taken else (),
         )
 
     @property
@@ -160,7 +160,8 @@ class Search(Struct, frozen=True, kw_only=True):
 
     `env`: the environment that it is for; None where nobody sees it. `budget`: for all of them together. `has_facts`:
     whether an index has facts files, as far as that was found out. `read`: what is known of wheels, by address:
-    one that brings torch along asks for it again, with other limits.
+    one that brings torch along asks for it again, with other limits. `keeps_torch`: a torch that the machines are said
+    to have is theirs; False where it was chosen here.
     """
 
     request: FindRequest
@@ -171,6 +172,7 @@ class Search(Struct, frozen=True, kw_only=True):
     probed: Callable[[], tuple[Machine, ...]]
     has_facts: dict[str, bool] = field(default_factory=dict)
     read: dict[str, Contents] = field(default_factory=dict)
+    keeps_torch: bool = True
 
     @property
     def machines(self) -> tuple[Machine, ...]:
@@ -183,7 +185,7 @@ class Search(Struct, frozen=True, kw_only=True):
     def with_torch(self, version: str, cuda: str | None) -> Search:
         """The same machines with another torch; None for `cuda` leaves what is known of it."""
         refine = Refinement(torch=version, torch_cuda=cuda)
-        return replace(self, probed=lambda: tuple(map(refine.apply, self.machines)))
+        return replace(self, probed=lambda: tuple(map(refine.apply, self.machines)), keeps_torch=False)
 
 
 @contextmanager
@@ -213,7 +215,8 @@ def find(search: Search, wanted: Requirement, *, shallow: bool = False) -> Choic
     with log.progress(f"asking your indexes for {wanted.name}"):
         listed = candidates.list_all(wanted, search.places, session)
     machines = search.machines
-    judge = CandidateJudge(machines, search.env, installed=bool(search.env or not request.on))
+    installed = bool(search.env or not request.on)
+    judge = CandidateJudge(machines, search.env, installed=installed, keeps_torch=search.keeps_torch and not installed)
     policy = Policy(every=request.all_releases, knows_gpu=judge.knows_gpu and not shallow)
     for complete in _completed(machines, search.env):  # by_name alone: what nobody said stays a condition
         order = tag_order_of(complete[0])

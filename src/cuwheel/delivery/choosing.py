@@ -38,6 +38,7 @@ from cuwheel.wheel import requirements
 from cuwheel.wheel.file import WheelFile
 from cuwheel_core.errors import CuwheelError, UnknownNameError
 from cuwheel_core.facts import cuda_libraries, versions
+from cuwheel_core.verdicts.condition import condition
 from cuwheel_core.wheel.tags import WheelName, normalised
 
 if TYPE_CHECKING:
@@ -190,13 +191,13 @@ def disagreement(choice: Choice, wheel: Path, prefix: Path) -> Finding | None:
     judging.keep_facts(by_facts.candidate, facts)  # in place of what may be wrong there
     ruler = CandidateJudge(choice.machines, prefix, installed=True)
     read = ruler.rule(Ruling.on(by_facts.candidate), judging.Contents(wheel_facts.survey(facts), "wheel"))
-    compared = ("outcome", "rank", "reasons", "requires", "device_code", "needs")
+    compared = ("outcome", "rank", "reasons", "requirements", "device_code", "needs")
     if all(getattr(read, name) == getattr(by_facts, name) for name in compared):
         return None
     if by_facts.in_part and read.rank <= by_facts.rank:  # what was not read is no worse
         return None
-    seen = {each: "; ".join(getattr(read, each)) for each in ("reasons", "requires")}
-    listed = {each: "; ".join(getattr(by_facts, each)) for each in ("reasons", "requires")}
+    seen = {each: "; ".join(getattr(read, each)) for each in ("reasons", "requirements")}
+    listed = {each: "; ".join(getattr(by_facts, each)) for each in ("reasons", "requirements")}
     told_by = "as much as was read of it before" if by_facts.in_part else f"its {by_facts.known_from}"
     differing = [f"{each}: {listed[each] or 'nothing'}; in the file: {seen[each] or 'nothing'}" for each in seen]
     return finding(
@@ -368,9 +369,9 @@ def _with_its_torch(search: Search, start: Choice, required: Sequence[SpecifierS
 
 
 def _torch_not_judged(found: Choice) -> Find:
-    why = "the torch that it brings along was not looked into: cuwheel find torch says whether one runs"
+    why = condition("torch-not-judged")
     answer = found.answer
-    told = (replace(each, conditions=(*each.conditions, why)) if each.chosen else each for each in answer.candidates)
+    told = (replace(each, requires=(*each.requires, why)) if each.chosen else each for each in answer.candidates)
     return replace(answer, candidates=tuple(told))
 
 
@@ -425,7 +426,7 @@ def _with_torch(search: Search, chosen: Sequence[Choice]) -> Search:
     if torch is None:
         return search
     exact: dict[str, str] = {}
-    for each in filter(None, map(requirements.parse, torch.requires)):
+    for each in filter(None, map(requirements.parse, torch.requirements)):
         pins = [spec.version for spec in each.specifier if spec.operator == "=="]
         exact |= {normalised(each.name): pins[0]} if pins else {}
     version = str(torch.candidate.version)
@@ -469,7 +470,7 @@ def _about_torch(one: Choice, other: Choice) -> _Conflict | None:
 
 
 def _torch_of(choice: Choice) -> Iterator[SpecifierSet]:
-    for each in filter(None, map(requirements.parse, choice.taken.requires if choice.taken else ())):
+    for each in filter(None, map(requirements.parse, choice.taken.requirements if choice.taken else ())):
         if normalised(each.name) == _TORCH and "extra" not in str(each.marker):
             yield each.specifier
 

@@ -168,7 +168,7 @@ def _own(choice: Choice) -> tuple[Release, tuple[str, ...]]:
     own = Release(
         name=choice.name, version=version, url=listing.url, file=listing.file, sha256=listing.sha256, size=listing.size
     )
-    return own, choice.taken.requires
+    return own, choice.taken.requirements
 
 
 def _required(file: str, texts: Iterable[str], extras: Iterable[str], chosen: Collection[str]) -> list[str]:

@@ -7,12 +7,14 @@ from enum import Enum
 from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from cuwheel.errors import EXIT_INTERRUPTED, EXIT_UNKNOWN
 from cuwheel.machine.fleet import Machine
 from cuwheel.support.answer import Answer
 from cuwheel.verdicts.check_rules.host import GPU_NOT_KNOWN
 from cuwheel_core.verdicts.choice import CudaError
+from cuwheel_core.verdicts.condition import Condition, texts
 from cuwheel_core.verdicts.predict import Outcome
 
 Origin: TypeAlias = Literal["facts file", "cache", "catalogue", "wheel"]
@@ -74,6 +76,7 @@ def words_of_skipped(why: Skipped, *names: object, of_many: bool = False) -> str
 class FoundFile(Struct, frozen=True, kw_only=True):
     """A file of an index. `known_from`: a `facts file`, the `cache`, the `wheel`; null where nobody looked into it.
 
+    `requires`: what was not known and must hold; `conditions`: that in words.
     `reasons`: of what fails, why; of what runs, the code that it takes. `skipped`: why nobody looked into it, as a
     word. `chosen`: the one that is best.
     `torch`: of an extension, the minor releases of torch whose symbols and versions it goes with. `compiling`: what
@@ -92,12 +95,16 @@ class FoundFile(Struct, frozen=True, kw_only=True):
     chosen: bool = False
     reasons: tuple[str, ...] = ()
     skipped: Skipped | None = None
+    requires: tuple[Condition, ...] = ()
     conditions: tuple[str, ...] = ()
     predicted_error: CudaError | None = None
     known_from: Origin | None = None
     torch: tuple[str, ...] | None = None
     compiling: tuple[float, float] | None = None
     advice: str = ""
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "conditions", texts(self.requires))
 
     @property
     def needs_a_gpu_to_tell(self) -> bool:

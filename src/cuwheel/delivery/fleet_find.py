@@ -13,6 +13,7 @@ from cuwheel.machine import fleet
 from cuwheel.machine.fleet import Machine, Refinement
 from cuwheel.verdicts.verdict import ORDER
 from cuwheel_core.support.wording import a_few
+from cuwheel_core.verdicts.condition import merged
 
 if TYPE_CHECKING:
     from cuwheel.delivery.find_answer import FoundFile
@@ -78,7 +79,7 @@ def _merged(answers: Sequence[tuple[list[str], Find]]) -> Iterator[FoundFile]:
             worst,
             chosen=len(files) == len(answers) and all(each.chosen for each in files),
             reasons=_told(((names, each.reasons) for names, each in of_worst), len(told)),
-            conditions=_told(((names, each.conditions) for names, each in told), len(told)),
+            requires=tuple(merged(((names, each.requires) for names, each in told), len(told))),
             known_from=next((each.known_from for each in files if each.known_from), None),
         )
 

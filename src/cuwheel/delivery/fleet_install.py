@@ -20,6 +20,7 @@ from cuwheel.support import files, log
 from cuwheel.verdicts import wheel_tags
 from cuwheel_core.facts import versions
 from cuwheel_core.support.wording import size
+from cuwheel_core.verdicts.condition import outcome_in_words
 from cuwheel_core.wheel.tags import normalised
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _resolved(request: InstallRequest, alike: tuple[Machine, ...]) -> tuple[Part
         python=versions.minor(machine.python or ""),
         glibc=machine.glibc,
         driver=machine.driver,
-        packages={each.name: f"{_version(each)} ({each.taken.outcome if each.taken else ''})" for each in choices},
+        packages={each.name: f"{_version(each)} ({_outcome(each)})" for each in choices},
         fallback=next((each.fallback for each in choices if each.fallback), None),
         pins=settings.needed,
         files=tuple(map(_locked, releases)),
@@ -118,6 +119,11 @@ def _resolved(request: InstallRequest, alike: tuple[Machine, ...]) -> tuple[Part
 def _part(machines: tuple[str, ...], choices: Sequence[Choice], problem: str) -> Part:
     packages = tuple(each.package for each in choices)
     return Part(machines=machines, packages=packages, pins={}, files=(), problem=problem)
+
+
+def _outcome(choice: Choice) -> str:
+    """The outcome with all that must hold for it."""
+    return outcome_in_words(choice.taken.outcome, choice.taken.requires) if choice.taken else ""
 
 
 def _version(choice: Choice) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from cuwheel.delivery.find_answer import FoundFile
 from cuwheel.errors import EXIT_UNKNOWN
@@ -15,6 +16,7 @@ from cuwheel.proving.outcomes import Result
 from cuwheel.support.answer import Answer
 from cuwheel.support.cause import Cause
 from cuwheel_core.support.finding import Finding
+from cuwheel_core.verdicts.condition import Condition, texts
 from cuwheel_core.verdicts.predict import Outcome
 
 Fallback: TypeAlias = Literal["older version", "newer version", "source build", "cpu build"]
@@ -48,8 +50,8 @@ class Package(Struct, frozen=True, kw_only=True):
     """What is taken for one requirement; `version` is null where nothing is.
 
     `fallback`: what it is in place of a wheel of the newest release, `why` that one is not taken, and `passed` the
-    fallbacks before it that came to nothing. `build`: what is built from source, and how. `conditions`: what must hold
-    for the outcome.
+    fallbacks before it that came to nothing. `build`: what is built from source, and how. `requires`: what must hold
+    for the outcome; `conditions`: that in words.
     """
 
     name: str
@@ -61,7 +63,11 @@ class Package(Struct, frozen=True, kw_only=True):
     why: str
     passed: tuple[Passed, ...]
     build: PlannedBuild | None
+    requires: tuple[Condition, ...] = ()
     conditions: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "conditions", texts(self.requires))
 
 
 class Change(Struct, frozen=True, kw_only=True, rename={"from_": "from"}):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,6 +35,7 @@ from cuwheel_core.facts import cuda_libraries
 from cuwheel_core.support.patterns import matches_any
 from cuwheel_core.support.wording import a_few, file_name, release_of_file, size
 from cuwheel_core.verdicts.choice import UNSUPPORTED_PTX
+from cuwheel_core.verdicts.condition import condition, merged
 from cuwheel_core.verdicts.predict import GOOD, Outcome
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ class Rank(IntEnum):
 class Ruling(FoundFile, frozen=True, kw_only=True):
     """What became of a candidate: what is shown of it, and what only the choice needs.
 
-    `decided`: nobody need look into it any more. `device_code`: whether it has some.
+    `decided`: nobody need look into it any more. `requirements`: its Requires-Dist. `device_code`: whether it has some.
     `needs`: libraries of CUDA that are not in it and that it loads.
     `pin`: the setting with which it is judged. `survey`: of a package that such a setting is known for.
     `in_part`: of its libraries only as much was read as a verdict needs.
@@ -248,7 +248,7 @@ class Ruling(FoundFile, frozen=True, kw_only=True):
 
     candidate: Candidate
     rank: Rank = Rank.UNREAD
-    requires: tuple[str, ...] = ()
+    requirements: tuple[str, ...] = ()
     device_code: bool | None = None
     needs: tuple[str, ...] = ()
     pin: Pin | None = None
@@ -339,9 +339,18 @@ class CandidateJudge:
     """Judges what is in candidates. `env`: the environment whose torch they would use; None where it is not known."""
 
     def __init__(
-        self, machines: Sequence[Machine], env: Path | None, *, installed: bool, shallow: bool = False
+        self,
+        machines: Sequence[Machine],
+        env: Path | None,
+        *,
+        installed: bool,
+        shallow: bool = False,
+        keeps_torch: bool = False,
     ) -> None:
-        """`shallow`: nobody looks for device code in older releases."""
+        """`shallow`: nobody looks for device code in older releases. `keeps_torch`: what requires another than the one
+        that somebody asked about does not do.
+        """
+        self._keeps_torch = keeps_torch
         self._shallow = shallow
         self._machines, self._env, self._installed = tuple(machines), env, installed
         self._torch: TorchExports | None = None
@@ -387,19 +396,23 @@ class CandidateJudge:
             outcome = "fails"
         known = any(each.torch for each in self._machines)
         replaced = tuple(dict.fromkeys(self._replaced(contents.survey))) if known else ()
-        lost = [*replaced, *(each for each in verdicts if _main_part_fails(each))]
+        if replaced and self._keeps_torch:
+            outcome = "fails"
+        lost = [*replaced, *(each for each in verdicts if each.main_part_fails)]
         rank = rank_of(outcome, errors)
-        setting = (f"{pin.setting} is set: {pin.why}",) if pin and pin.must else ()
-        unread = [each.message for each in contents.survey.findings if each.rule == READ_IN_PART]
+        setting = [condition("variable-set", setting=pin.setting, detail=pin.why)] if pin and pin.must else []
+        in_part = [each for each in contents.survey.findings if each.rule == READ_IN_PART]
+        unread = [condition("read-in-part", detail=each.message) for each in in_part]
+        required = merged(((each.machine, each.requires) for each in verdicts), len(self._machines))
         return replace(
             ruling,
             outcome=outcome,
             rank=max(rank, Rank.LOSES) if lost else rank,
             reasons=tuple(dict.fromkeys((*errors, *replaced))) or tuple(self._words(verdicts)),
-            conditions=tuple(dict.fromkeys((*setting, *self._conditions(verdicts), *unread))),
+            requires=tuple(dict.fromkeys((*setting, *required, *unread))),
             predicted_error=next((each.predicted_error for each in verdicts if each.predicted_error), None),
             known_from=contents.origin,
-            requires=contents.survey.distribution.requires if contents.survey.distribution else (),
+            requirements=contents.survey.distribution.requires if contents.survey.distribution else (),
             device_code=any(each.device_code for each in contents.survey.libraries),
             needs=tuple(sorted(_needs(contents.survey, machines[0]))),
             pin=pin,
@@ -477,15 +490,6 @@ class CandidateJudge:
                 yield _judged(machine, f"takes {a_few(archs, _ARCHS)}", self._machines)
             yield from (_judged(machine, each.message, self._machines) for each in verdict.findings if not archs)
 
-    def _conditions(self, verdicts: Sequence[Verdict]) -> Iterator[str]:
-        """Each once, with the machines that it is for where that is not all; the order of the machines is no matter."""
-        machines: dict[str, list[str]] = {}
-        for verdict in sorted(verdicts, key=attrgetter("machine")):
-            for each in verdict.conditions:
-                machines.setdefault(each, []).append(verdict.machine)
-        for condition, names in machines.items():
-            yield condition if len(names) == len(self._machines) else f"{', '.join(names)}: {condition}"
-
 
 def _needs(survey: Survey, machine: Machine) -> set[str]:
     inside = {cuda_libraries.as_compared(file_name(each.path)) for each in survey.libraries}
@@ -515,9 +519,4 @@ def rank_of(outcome: Outcome, errors: Sequence[object]) -> Rank:
 
 def rank_of_verdict(verdict: Verdict) -> Rank:
     rank = rank_of(verdict.outcome, [each for each in verdict.findings if each.severity == "error"])
-    return max(rank, Rank.LOSES) if _main_part_fails(verdict) else rank
-
-
-def _main_part_fails(verdict: Verdict) -> bool:
-    """It starts, but what it is for does not work: an older release that runs is better."""
-    return verdict.outcome == "partial" and verdict.main == "fails"
+    return max(rank, Rank.LOSES) if verdict.main_part_fails else rank

@@ -157,7 +157,7 @@ class _Sweep:
                 tables[kind] = self._table(place, cuda, pythons)
         distinct = list({tuple(table.items()): table for table in tables.values()}.values())
         fits = wheel_tags.fits_on_machine(listed, replace(place.machine, glibc="0"))
-        words = fits[0].conditions[0] if fits and fits[0].conditions else ""
+        words = fits[0].conditions[0].text if fits and fits[0].conditions else ""
         return OnPlace(
             refused={each: why for each, why in refusals.items() if why},
             python=words,
@@ -197,7 +197,7 @@ class _Sweep:
         shown = ShownVerdict(
             outcome=answer.outcome,
             error=f"{found.code} ({found.name})" if found else None,
-            conditions=tuple(_number(self.texts, each) for each in answer.conditions),
+            conditions=tuple(_number(self.texts, each.text) for each in answer.requires),
             reasons=tuple(
                 _number(self.reasons, Reason(each.severity, each.rule, each.message, each.fix)) for each in reasons
             ),

@@ -24,6 +24,7 @@ from cuwheel.diagnosis.text import Hit, Search
 from cuwheel.support.cause import Cause, Evidence
 from cuwheel_core.facts import versions
 from cuwheel_core.support.wording import file_name
+from cuwheel_core.verdicts.condition import outcome_in_words
 from cuwheel_core.verdicts.predict import GOOD
 
 if TYPE_CHECKING:
@@ -314,11 +315,8 @@ def _checked(way: Way, verdict: Verdict) -> WayOut:
     ahead = [each for each in verdict.findings if each.rule in _OF_PTX and each.fix]
     words = "".join(f"; {each.message}; {each.fix.removeprefix('none needed; ')}" for each in ahead[:1])
     if verdict.outcome in GOOD:
-        rest = f"; {len(verdict.conditions) - 1} more conditions" if len(verdict.conditions) > 1 else ""
-        conditions = f", if {verdict.conditions[0]}{rest}" if verdict.conditions else ""
-        return WayOut(
-            id=way.id, title=way.title, text=f"{wheel} runs on {verdict.machine} ({verdict.outcome}{conditions}){words}"
-        )
+        outcome = outcome_in_words(verdict.outcome, verdict.requires)
+        return WayOut(id=way.id, title=way.title, text=f"{wheel} runs on {verdict.machine} ({outcome}){words}")
     error = f" with error {verdict.predicted_error.code}" if verdict.predicted_error else ""
     return WayOut(
         id=way.id,

@@ -220,7 +220,7 @@ def contradicted_imports(verdicts: Sequence[Verdict], results: Sequence[Result])
     """An import that fails for want of a library, which nothing foresaw."""
     message = "\n".join(
         [
-            *(text for each in verdicts for text in each.conditions),
+            *(name for each in verdicts for told in each.requires for name in (told.text, *told.parts.names)),
             *(text for each in verdicts for finding in each.findings for text in (finding.message, *finding.evidence)),
         ]
     )

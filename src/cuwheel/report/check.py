@@ -19,6 +19,7 @@ from cuwheel_core.support.wording import a_few, file_name
 if TYPE_CHECKING:
     from cuwheel.machine.fleet import Machine
     from cuwheel.verdicts.verdict import Check, LibraryVerdict, Verdict
+    from cuwheel_core.verdicts.condition import Condition
     from cuwheel_core.verdicts.predict import Outcome
 
 _NAMES = 4
@@ -72,24 +73,27 @@ def document(answer: Check, *, verbose: bool) -> Document:
         each if single else replace(each, about=target.name) for target in answer.targets for each in target.findings
     )
     blocks += findings_section(about_files, "Not as it should be")
-    by_tag = {verdict.by_tag for verdict in answer.verdicts} - {""}
-    if by_tag:  # whoever has the wheel knows: no condition of the verdict
-        needs: dict[str, list[Verdict]] = {}
-        for verdict in answer.verdicts:
-            if verdict.by_tag:
-                needs.setdefault(verdict.by_tag.rpartition(" (tag")[0], []).append(verdict)
+    needs: dict[str, list[Verdict]] = {}  # whoever has the wheel knows: no condition of the verdict
+    for verdict in answer.verdicts:
+        for by_tag in (each for each in verdict.requires if each.id == "wheel-tag"):
+            needs.setdefault(by_tag.short, []).append(verdict)
+    if needs:
         # Of a machine that is known in part less is asked than of one by its GPU alone: the most says it for all.
         most = [each for each in sorted(needs) if not any(other != each and other.endswith(each) for other in needs)]
         blocks.append(Facts(tuple(Row("needs", each + _whose(answer, needs[each])) for each in most)))
-    in_line: set[str] = set()
-    in_table: set[str] = set()
+    in_line: set[Condition] = set()
+    in_table: set[Condition] = set()
     for verdict in answer.verdicts:  # a lone short condition stands in the line of its machine
-        found = verdict.conditions_beyond_tag
+        found = verdict.requires_beyond_tag
         shown = single or not verdict.predicted_error  # which takes the room in a cell
-        alone = [f"if {each}" for each in found] == [_condition_in_short(verdict)]
-        (in_line if shown and alone else in_table).update(found)
-    without = by_tag | (set() if verbose else in_line - in_table)
-    left = ((verdict, each) for verdict in answer.verdicts for each in verdict.conditions if each not in without)
+        (in_line if shown and _has_room(found) else in_table).update(found)
+    without = set() if verbose else in_line - in_table
+    left = (
+        (verdict, each.text)
+        for verdict in answer.verdicts
+        for each in verdict.requires_beyond_tag
+        if each not in without
+    )
     if conditions := tuple(_once(answer, left)):
         by_machines: dict[str, list[str]] = {}
         for where, condition in conditions:
@@ -285,12 +289,16 @@ def _mark(verdict: Verdict) -> Mark:
 
 def _condition_in_short(verdict: Verdict) -> str:
     """What it rests on, in the few words that a cell has room for; all of it stands under Conditions."""
-    conditions = verdict.conditions_beyond_tag
+    conditions = verdict.requires_beyond_tag
     if not conditions:
         return ""
     if len(conditions) > 1:
         return f"on {len(conditions)} conditions (below)"
-    return f"if {conditions[0]}" if len(conditions[0]) <= _SHORT else "on one condition (below)"
+    return f"if {conditions[0].text}" if _has_room(conditions) else "on one condition (below)"
+
+
+def _has_room(conditions: Sequence[Condition]) -> bool:
+    return len(conditions) == 1 and len(conditions[0].text) <= _SHORT
 
 
 def _described(machine: Machine, *, driver: bool = True) -> str:

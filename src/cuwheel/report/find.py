@@ -25,7 +25,6 @@ _GROUPS = 12  # reasons
 _LISTED = 3  # versions of a group
 _REASONS = 2
 _CONDITIONS = 6  # in full; further ones are counted and named in short
-_SHORT = 32
 _PREVIEWS = 3
 _NAMED = 3  # machines
 
@@ -161,14 +160,13 @@ def _chosen(chosen: FoundFile, command: str, *, verbose: bool) -> Iterator[Block
 
 def _needs(chosen: FoundFile, *, verbose: bool) -> list[str]:
     """Every condition: those that do not fit are counted, and named in short."""
-    needs = [each.partition(" (tag ")[0] for each in chosen.conditions]
-    rest = [] if verbose else needs[_CONDITIONS:]
-    return [*needs[:_CONDITIONS], f"and {len(rest)} more: {', '.join(map(_start, rest))}"] if rest else needs
-
-
-def _start(condition: str) -> str:
-    """What a condition is about: its first words."""
-    return condition if len(condition) <= _SHORT else f"{condition[:_SHORT].rpartition(' ')[0] or condition[:_SHORT]} …"
+    beside = "torch-release" if chosen.torch is not None else ""  # which has a row of its own
+    told = [each.with_parts(tag="") for each in chosen.requires if each.id != beside]
+    needs = [each.text for each in told]
+    rest = [] if verbose else told[_CONDITIONS:]
+    if not rest:
+        return needs
+    return [*needs[:_CONDITIONS], f"and {len(rest)} more: {', '.join(dict.fromkeys(each.short for each in rest))}"]
 
 
 def _torch(releases: Sequence[str]) -> str:

@@ -21,6 +21,7 @@ from cuwheel.support.finding import find_rule
 from cuwheel.version import __version__
 from cuwheel_core.support import printable, wording
 from cuwheel_core.support.finding import SEVERITIES, Finding
+from cuwheel_core.verdicts.condition import outcome_in_words
 
 if TYPE_CHECKING:
     from cuwheel.verdicts.verdict import Check, Target, Verdict
@@ -121,6 +122,8 @@ def _result(verdict: Verdict) -> tuple[str, str]:
     if verdict.outcome == "fails":
         error = verdict.predicted_error
         return "failure", f"fails: error {error.code} ({error.name})" if error else "fails"
+    if verdict.main_part_fails:
+        return "failure", outcome_in_words(verdict.summary, verdict.requires)
     if verdict.outcome == "unknown":
         return ("skipped", "no CUDA code") if verdict.has_no_code else ("error", "nobody can tell whether it runs")
     return "", ""

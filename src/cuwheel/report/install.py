@@ -12,6 +12,7 @@ from cuwheel.report.tables import Facts, Row, figure, short, table
 from cuwheel.support import quoting
 from cuwheel_core.support import printable
 from cuwheel_core.support.wording import a_few, counted, size
+from cuwheel_core.verdicts.condition import outcome_in_words
 
 if TYPE_CHECKING:
     from cuwheel.delivery.install_answer import EditablePlan, Install, Package
@@ -124,7 +125,7 @@ def _fleet(answer: Install) -> Iterator[Block]:
         if part.problem:
             rows.append((names, "nothing", part.problem, ""))
         for each in part.packages:
-            needs = f"{each.outcome} if {' and '.join(each.conditions)}" if each.conditions else each.outcome
+            needs = outcome_in_words(each.outcome, each.requires)
             how = (needs if each.version else each.why, each.fallback, *_pins(part.pins))
             taken = f"{each.name} {each.version or '-'}"
             rows.append((names, taken, "; ".join(filter(None, how)), str(len(part.files))))

@@ -12,6 +12,7 @@ from cuwheel.support import files, quoting
 from cuwheel.support.quoting import is_of_windows
 from cuwheel.version import __version__
 from cuwheel_core.support import printable, wording
+from cuwheel_core.verdicts.condition import outcome_in_words
 
 if TYPE_CHECKING:
     from cuwheel.diagnosis.answer import Explain
@@ -59,7 +60,7 @@ def _tried(answer: Explain) -> Iterator[str]:
     for each in answer.verdicts:
         error = f", error {each.predicted_error.code} ({each.predicted_error.name})" if each.predicted_error else ""
         asked = f"{printable.markdown(each.target)} on {printable.markdown(each.machine)}"
-        yield f"- `cuwheel check`: {asked}: {each.outcome}{error}"
+        yield f"- `cuwheel check`: {asked}: {outcome_in_words(each.outcome, each.requires)}{error}"
     yield ""
 
 

@@ -11,6 +11,7 @@ from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbati
 from cuwheel.report.tables import Amount, Column, Table, figure, short, table
 from cuwheel.support import files, quoting
 from cuwheel_core.support.wording import counted, elided, percent, size
+from cuwheel_core.verdicts.condition import outcome_in_words
 from cuwheel_core.wheel.tags import WheelName
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def _mirror(mirror: Mirror, *, dry_run: bool) -> Iterator[Block]:
         if part.problem or not part.packages:
             rows.append((names, "", part.problem or "nothing with CUDA code", str(len(part.files))))
         for each in part.packages:
-            how = each.outcome if each.version else each.why
+            how = outcome_in_words(each.outcome, each.requires) if each.version else each.why
             rows.append((names, f"{each.name} {each.version or '-'}", how, str(len(part.files))))
     yield table(columns, rows)
     if mirror.new:

@@ -13,6 +13,7 @@ from cuwheel.report.tables import Facts, Row, Table, figure, short, table
 from cuwheel_core.support import printable
 from cuwheel_core.support.finding import SEVERITIES, Finding, gravest_first
 from cuwheel_core.support.wording import a_few, counted, size
+from cuwheel_core.verdicts.condition import outcome_in_words
 
 if TYPE_CHECKING:
     from cuwheel.proving.outcomes import Installation, Result, Verified, Verify
@@ -98,7 +99,7 @@ def _installation(tried: Installation, *, verbose: bool) -> Iterator[Block]:
 def _verdict(verdict: Verdict, tried: Installation) -> str:
     """What `check` says; of a machine without a GPU what it would say of the rest."""
     why = next((f": {each.message}" for each in verdict.findings if each.severity == "error"), "")
-    text = f"check says of {verdict.machine}: {verdict.outcome}{why}"
+    text = f"check says of {verdict.machine}: {outcome_in_words(verdict.outcome, verdict.requires)}{why}"
     return text if tried.gpus else f"{text} (not counted: there is no GPU here)"
 
 

@@ -19,6 +19,7 @@ from cuwheel_core.facts import toolkits, versions
 from cuwheel_core.support.finding import Finding
 from cuwheel_core.verdicts import drivers
 from cuwheel_core.verdicts.choice import CudaError
+from cuwheel_core.verdicts.condition import Condition
 from cuwheel_core.verdicts.predict import Outcome
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class StepAnswer(Struct, frozen=True, kw_only=True):
 
     outcome: Outcome
     predicted_error: CudaError | None
-    conditions: tuple[str, ...]
+    requires: tuple[Condition, ...]
     findings: tuple[Finding, ...]
 
 
@@ -81,7 +82,7 @@ def _answer(judge: Judge, machine: Machine) -> StepAnswer:
     return StepAnswer(
         outcome=verdict.outcome,
         predicted_error=verdict.predicted_error,
-        conditions=tuple(map(words, verdict.conditions)),
+        requires=verdict.requires,
         findings=tuple(
             replace(
                 each,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cuwheel.facts import packages
 from cuwheel.verdicts import check_rules, wheel_tags
 from cuwheel.verdicts.check_rules.case import LibraryCase, PackageCase, unreadable
 from cuwheel.verdicts.library_sources import Needed, Surroundings, resolve_needed, surroundings
@@ -17,9 +18,11 @@ from cuwheel.verdicts.loading import Loading, loading, with_optional
 from cuwheel.verdicts.verdict import LibraryVerdict, Verdict, best_outcome, worst_outcome
 from cuwheel.wheel import slim_note
 from cuwheel_core.device_code.libraries import Library
+from cuwheel_core.facts import cuda_libraries
 from cuwheel_core.support.finding import Finding, Fix, examine, gravest_first
 from cuwheel_core.support.wording import a_few, file_name
 from cuwheel_core.verdicts import drivers, predict
+from cuwheel_core.verdicts.condition import Condition, Otherwise, condition
 from cuwheel_core.verdicts.modules import is_driver_copy
 from cuwheel_core.verdicts.predict import (
     GOOD,
@@ -42,16 +45,16 @@ _FindingKey: TypeAlias = tuple[str, str, str, str]
 
 
 class _JudgedLibrary(Struct, frozen=True, kw_only=True):
-    """A library on the machine. `stopped`: it cannot even be loaded. `only`: what its conditions are for, in words;
-    `in_part`: what runs, of one that was made to run in part.
+    """A library on the machine. `stopped`: it cannot even be loaded. `part`: what of the package its conditions are
+    for, if not all; `in_part`: what runs, of one that was made to run in part.
     """
 
     library: Library
     verdict: LibraryVerdict
     findings: tuple[Finding, ...]
-    conditions: tuple[str, ...]
+    conditions: tuple[Condition, ...]
     stopped: bool
-    only: str = ""
+    part: str = ""
     in_part: str = ""
 
 
@@ -83,6 +86,7 @@ class Judge:
         self._sweep = functools.cache(lambda path: self._reaches[path].sweep())
         self._of_kind = functools.cache(self._judge)
         self._exports = functools.cache(self._exports_of_torch)
+        self._releases = functools.cache(self._releases_of_torch)
 
     def on(self, machine: Machine) -> Verdict:
         """The verdict for a machine.
@@ -95,6 +99,11 @@ class Judge:
         from cuwheel.verdicts.torch_releases import torch_exports  # noqa: PLC0415 - few machines are known to have one
 
         return torch_exports(version, self._survey, self._survey.torch_symbols)
+
+    def _releases_of_torch(self) -> tuple[str, ...] | None:
+        from cuwheel.verdicts.torch_releases import fitting_torch_releases  # noqa: PLC0415 - of extensions of torch
+
+        return fitting_torch_releases(self._survey) if self._survey.torch_symbols else None
 
     def _judge(self, machine: Machine) -> Verdict:
         survey, reaches = self._survey, self._reaches
@@ -140,10 +149,10 @@ class Judge:
             from cuwheel.verdicts import variant_values  # noqa: PLC0415 - few wheels are variants
 
             untrue = tuple(variant_values.untrue_on(survey, machine, outcome))
-        by_tag = ""
-        if survey.distribution and not stopped and chosen[0].outcome != "fails":
-            by_tag = wheel_tags.tag_condition(survey.distribution.tags, machine)
-        conditions = [] if stopped else [*([by_tag] if by_tag else []), *_conditions(load, groups, chosen)]
+        conditions: list[Condition] = []
+        if not stopped and chosen[0].outcome != "fails":
+            by_tag = wheel_tags.tag_condition(survey.distribution.tags, machine) if survey.distribution else None
+            conditions = [*([by_tag] if by_tag else []), *_conditions(load, groups, chosen)]
         everything = dict.fromkeys([*of_package, *survey.findings, *_cut_on_purpose(survey, findings), *untrue])
         at_import = stopped or any(each.stopped and not each.verdict.optional for each in chosen[0].judged)
         return Verdict(
@@ -155,8 +164,7 @@ class Judge:
             if stopped or outcome != "partial"
             else _partial_summary(with_outcome, load, survey.python_loads, meant),
             predicted_error=None if at_import else _first_error(loaded),
-            conditions=tuple(dict.fromkeys(conditions)),
-            by_tag=by_tag,
+            requires=_joined(conditions),
             libraries=tuple(
                 each.verdict
                 for each in judged.values()
@@ -172,7 +180,7 @@ class Judge:
         around = surroundings(self._survey, machine, follows=load.follows)
         certain = frozenset(load.always)
         return {
-            path: _judge_library(each, self._survey, torch, around, load, certain)
+            path: _judge_library(each, self._survey, torch, around, load, certain, self._releases)
             for path, each in self._reaches.items()
         }
 
@@ -195,8 +203,9 @@ def _judge_library(
     around: Surroundings,
     load: Loading,
     certain: frozenset[str],
+    releases: Callable[[], tuple[str, ...] | None],
 ) -> _JudgedLibrary:
-    """`certain`: the paths that are loaded whatever is not known."""
+    """`certain`: the paths that are loaded whatever is not known. `releases`: of torch, that the package goes with."""
     library, path, machine = found.library, found.library.path, around.machine
     if found.has_code:
         prediction = found.on(machine)
@@ -222,21 +231,22 @@ def _judge_library(
     elsewhere = () if stopped else _kernels_elsewhere(found, prediction, needed)
     optional = path in load.optional or (path in load.linked and not stopped)
     undecided = any(path in each.paths for each in load.candidates) or (optional and not load.described)
-    only = f"for {load.does[path]}: " if optional and path in load.does else ""
     in_part = ""
     if elsewhere:
         in_part = f"runs if {a_few(elsewhere)} has code for this GPU: its own kernels are for others"
     elif prediction.outcome == "partial" and prediction.for_chosen_gpus:
         in_part = f"runs; kernels compiled for other GPUs alone do not: {a_few(prediction.missing)}"
-    conditions = [each.text for each in prediction.conditions]
-    if missing := [each.soname for each in needed if each.place == "unknown"]:
-        conditions.append(f"{', '.join(missing)} can be found")
-    conditions += [f"{each} has code for this GPU" for each in elsewhere]
-    if in_toolkit := [each.soname for each in needed if each.place == "toolkit"]:
-        conditions.append(f"the loader finds {', '.join(in_toolkit)} of the toolkit that is installed")
+    of_framework, brought = _framework_conditions(library, needed, around, releases, chosen=load.follows is not None)
+    missing = [each.soname for each in needed if each.place == "unknown" and each.soname not in brought]
+    conditions = [*of_framework, *prediction.conditions]
+    conditions += [condition("library-found", names=(each,)) for each in missing]
+    conditions += [condition("library-has-code", names=(each,)) for each in elsewhere]
+    conditions += [
+        condition("toolkit-library-found", names=(each.soname,)) for each in needed if each.place == "toolkit"
+    ]
     # Where a wheel's tags do not say it already: a bare library asks for a C library too.
     if library.glibcxx and machine.glibcxx is None and machine.glibc is not None and machine.libraries is not None:
-        conditions.append(f"libstdc++ with GLIBCXX_{library.glibcxx} or later")
+        conditions.append(condition("glibcxx", version=library.glibcxx))
     return _JudgedLibrary(
         library=library,
         verdict=LibraryVerdict(
@@ -248,14 +258,69 @@ def _judge_library(
             optional=optional,
             main=path in load.main,
             rests_on=prediction.taken,
-            conditions=tuple(each.text for each in prediction.conditions),
+            requires=prediction.conditions,
         ),
         findings=tuple(_with_library(each, path, load, optional=optional or bool(elsewhere)) for each in findings),
         conditions=tuple(conditions),
-        only=only,
+        part=load.does.get(path, "") if optional else "",
         in_part=in_part,
         stopped=stopped,
     )
+
+
+def _framework_conditions(
+    library: Library,
+    needed: Sequence[Needed],
+    around: Surroundings,
+    releases: Callable[[], tuple[str, ...] | None],
+    *,
+    chosen: bool,
+) -> tuple[list[Condition], frozenset[str]]:
+    """What an extension asks of a framework that nobody knows: which CUDA it is built for, and which releases will do.
+
+    With the libraries that come with such a framework. `chosen`: by its CUDA the library itself was chosen.
+    """
+    machine = around.machine
+    found: list[Condition] = []
+    brought: set[str] = set()
+    if machine.libraries is not None:
+        return [], frozenset()
+    of_cuda = drivers.needed_libraries(library)
+    known = {"torch": machine.torch_cuda, "jax": machine.jax_cuda}
+    for framework in dict.fromkeys(name for each in library.needed if (name := packages.framework_of(each))):
+        own = [each for each in needed if packages.framework_of(each.soname) == framework]
+        mine = [each.soname for each in needed if _comes_with(framework, each, around)]
+        majors = sorted({of_cuda[soname] for soname in mine if soname in of_cuda})
+        if majors and not chosen and framework in known and known[framework] is None:
+            own_cuda = tuple(soname for soname in mine if soname in of_cuda)
+            cuda = tuple(map(str, majors))
+            found.append(condition("torch-cuda", framework=framework, cuda=cuda, names=own_cuda))
+            brought.update(own_cuda)
+        absent = [each.soname for each in own if each.place == "unknown"]
+        fitting = releases() if framework == "torch" and machine.torch is None else None
+        unpinned = any(each.place == "required" for each in own) and around.required.get(framework) is None
+        if absent or (fitting and unpinned):
+            found.append(_release_condition(framework, fitting).with_parts(names=tuple(absent)))
+            brought.update(absent)
+    return found, frozenset(brought)
+
+
+def _comes_with(framework: str, needed: Needed, around: Surroundings) -> bool:
+    """Whether a library of CUDA's comes with a framework, and no package that is required brings it."""
+    cuda = cuda_libraries.known_library(needed.soname)
+    if cuda is None or needed.place not in ("unknown", "required", "framework"):
+        return False
+    by_itself = around.required.keys() & {each.name for each in cuda.packages}
+    return not by_itself and packages.framework_brings(framework, cuda.component)
+
+
+def _release_condition(framework: str, fitting: tuple[str, ...] | None) -> Condition:
+    if not fitting:
+        detail = "none of the releases that are known has all that it takes" if fitting is not None else ""
+        return condition("torch-release", framework=framework, detail=detail)
+    from cuwheel.verdicts.torch_releases import release_ranges  # noqa: PLC0415 - of extensions of torch
+
+    return condition("torch-release", framework=framework, ranges=release_ranges(fitting))
 
 
 def _kernels_elsewhere(found: Reach, prediction: Prediction, needed: Sequence[Needed]) -> tuple[str, ...]:
@@ -317,34 +382,46 @@ def _findings_of(groups: Sequence[_Group], chosen: Sequence[_Group], load: Loadi
         yield replace(finding, severity=severity, about=about)
 
 
-def _conditions(load: Loading, groups: Sequence[_Group], chosen: Sequence[_Group]) -> Iterator[str]:
-    if chosen[0].outcome == "fails":
-        return
-    if load.candidates and len(chosen) < len(groups):
-        yield f"{load.follows} is built for CUDA {_versions(chosen)}{_otherwise(groups, chosen)}"
-    by_condition: dict[str, list[_Group]] = {}
+def _conditions(load: Loading, groups: Sequence[_Group], chosen: Sequence[_Group]) -> Iterator[Condition]:
+    # Where one library is left it is for one CUDA, too, and no other is loaded.
+    if load.follows and load.candidates and (len(groups) == 1 or len(chosen) < len(groups)):
+        cuda = tuple(group.cuda for group in chosen)
+        others = tuple(_otherwise(groups, chosen))
+        yield condition("torch-cuda", framework=load.follows, cuda=cuda, otherwise=others)
+    groups_with: dict[Condition, list[_Group]] = {}
     for group in chosen:
-        of_all = {text for each in group.judged if not each.only for text in each.conditions}
-        told = (
-            text if not each.only or text in of_all else each.only + text
+        of_all = {told for each in group.judged if not each.part for told in each.conditions}
+        every = (
+            told if not each.part or told in of_all else told.with_parts(part=each.part)
             for each in group.judged
-            for text in each.conditions
+            for told in each.conditions
         )
-        for condition in dict.fromkeys(told):
-            by_condition.setdefault(condition, []).append(group)
-    for condition, where in by_condition.items():
-        only = f"with {load.follows} for CUDA {_versions(where)}: " if len(where) < len(chosen) else ""
-        yield only + condition
+        for told in dict.fromkeys(every):
+            groups_with.setdefault(told, []).append(group)
+    for told, where in groups_with.items():
+        if len(where) < len(chosen):
+            yield told.with_parts(framework=load.follows or "", with_cuda=tuple(group.cuda for group in where))
+        else:
+            yield told
+
+
+def _joined(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
+    """Each condition once; libraries of which the same must hold are named together."""
+    names: dict[Condition, list[str]] = {}
+    for each in dict.fromkeys(conditions):
+        names.setdefault(each.with_parts(names=()) if each.parts.names else each, []).extend(each.parts.names)
+    return tuple(each.with_parts(names=tuple(dict.fromkeys(told))) if told else each for each, told in names.items())
 
 
 def _versions(groups: Sequence[_Group]) -> str:
     return ", ".join(group.cuda for group in groups)
 
 
-def _otherwise(groups: Sequence[_Group], chosen: Sequence[_Group]) -> str:
-    others = {outcome: [each for each in groups if each.outcome == outcome] for outcome in (g.outcome for g in groups)}
-    outcomes = [f"{outcome} with {_versions(found)}" for outcome, found in others.items() if found[0] not in chosen]
-    return f" ({'; '.join(outcomes)})" if outcomes else ""
+def _otherwise(groups: Sequence[_Group], chosen: Sequence[_Group]) -> Iterator[Otherwise]:
+    for outcome in dict.fromkeys(group.outcome for group in groups):
+        cuda = tuple(group.cuda for group in groups if group.outcome == outcome)
+        if not any(group.cuda in cuda for group in chosen):
+            yield Otherwise(outcome=outcome, cuda=cuda)
 
 
 # How libraries add up: the outcome of those that are loaded together.

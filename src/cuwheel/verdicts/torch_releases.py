@@ -15,6 +15,7 @@ from cuwheel.wheel import requirements
 from cuwheel_core.facts import versions
 from cuwheel_core.support.patterns import lazy_pattern
 from cuwheel_core.support.wording import runs
+from cuwheel_core.verdicts.condition import ranges_in_words
 from cuwheel_core.wheel.tags import normalised
 
 if TYPE_CHECKING:
@@ -129,7 +130,12 @@ def _any_patch(release: str, allowed: Sequence[SpecifierSet]) -> bool:
     return any(all(each.contains(patch) for each in allowed) for patch in patches)
 
 
-def torch_releases_in_words(releases: Sequence[str]) -> str:
-    """`2.8 to 2.10`, as far as the table has none between them that is missing."""
+def release_ranges(releases: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """First and last of releases that follow each other, as far as the table has none between them that is missing."""
     known = [versions.minor(each) for each in torch.own_symbols().releases]
-    return ", ".join(run[0] if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs(releases, known))
+    return tuple((run[0], run[-1]) for run in runs(releases, known))
+
+
+def torch_releases_in_words(releases: Sequence[str]) -> str:
+    """`2.8 to 2.10`."""
+    return ranges_in_words(release_ranges(releases))

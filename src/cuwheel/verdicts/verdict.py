@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from cuwheel.errors import EXIT_UNKNOWN
 from cuwheel.machine.fleet import Machine
@@ -13,6 +14,7 @@ from cuwheel.support.answer import Answer
 from cuwheel_core.support.finding import Finding
 from cuwheel_core.support.wording import file_name
 from cuwheel_core.verdicts.choice import CudaError
+from cuwheel_core.verdicts.condition import Condition, texts
 from cuwheel_core.verdicts.predict import Containers, Outcome, Taken
 
 if TYPE_CHECKING:
@@ -27,7 +29,8 @@ class LibraryVerdict(Struct, frozen=True, kw_only=True):
     """`loaded`: null where it depends on what is not known. `optional`: the rest works without it. `main`: it is what
     the package is for.
 
-    `rests_on`: the entries that the driver takes.
+    `rests_on`: the entries that the driver takes. `requires`: what was not known and must hold; `conditions`: that in
+    words.
     """
 
     path: str
@@ -38,12 +41,16 @@ class LibraryVerdict(Struct, frozen=True, kw_only=True):
     optional: bool
     main: bool
     rests_on: tuple[Taken, ...]
-    conditions: tuple[str, ...]
+    requires: tuple[Condition, ...] = ()
+    conditions: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "conditions", texts(self.requires))
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """`machine` is its name. `conditions`: what was not known and must hold; `by_tag`: the first of them, where the
-    wheel's tag states it, so that whoever has the wheel knows.
+    """`machine` is its name. `requires`: what was not known and must hold; `conditions`: that in words; `by_tag`: the
+    first of them, where the wheel's tag states it, so that whoever has the wheel knows.
 
     `main`: what the libraries come to that the package is for. `summary`: of `partial`, what works and what does not.
     """
@@ -54,14 +61,25 @@ class Verdict(Struct, frozen=True, kw_only=True):
     main: Outcome = "unknown"
     summary: str = ""
     predicted_error: CudaError | None
-    conditions: tuple[str, ...]
+    requires: tuple[Condition, ...] = ()
+    conditions: tuple[str, ...] = ()
     by_tag: str = ""
     libraries: tuple[LibraryVerdict, ...]
     findings: tuple[Finding, ...]
 
+    def __post_init__(self) -> None:
+        force_setattr(self, "conditions", texts(self.requires))
+        force_setattr(self, "by_tag", next((each.text for each in self.requires if each.id == "wheel-tag"), ""))
+
     @property
-    def conditions_beyond_tag(self) -> tuple[str, ...]:
-        return self.conditions[1:] if self.by_tag else self.conditions
+    def requires_beyond_tag(self) -> tuple[Condition, ...]:
+        """What whoever has the wheel does not know from its tag."""
+        return tuple(each for each in self.requires if each.id != "wheel-tag")
+
+    @property
+    def main_part_fails(self) -> bool:
+        """It starts, but what it is for does not work."""
+        return self.outcome == "partial" and self.main == "fails"
 
     @property
     def has_no_code(self) -> bool:
@@ -123,9 +141,9 @@ class Check(Answer, frozen=True, kw_only=True):
 
     @property
     def succeeded(self) -> bool:
-        """False where anything fails anywhere, or a file is not what it should be."""
+        """False where anything fails anywhere, also the main part alone, or a file is not what it should be."""
         wrong = any(each.severity == "error" for target in self.targets for each in target.findings)
-        return not wrong and all(verdict.outcome != "fails" for verdict in self.verdicts)
+        return not wrong and not any(each.outcome == "fails" or each.main_part_fails for each in self.verdicts)
 
     @property
     def exit_status(self) -> int | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from cuwheel.device_code.contents import Survey
 from cuwheel.facts.tables import tables
@@ -20,6 +21,7 @@ from cuwheel_core.facts import versions
 from cuwheel_core.support import bounded
 from cuwheel_core.support.patterns import lazy_pattern
 from cuwheel_core.support.wording import first_few
+from cuwheel_core.verdicts.condition import Condition, condition
 from cuwheel_core.wheel.metadata import fields
 from cuwheel_core.wheel.tags import manylinux, plain_name, platform_of, windows_platform
 
@@ -62,7 +64,7 @@ class Fit(Struct, frozen=True, kw_only=True):
 
     tag: str
     problems: tuple[str, ...]
-    conditions: tuple[str, ...]
+    conditions: tuple[Condition, ...]
 
 
 def fits_on_machine(tags: Iterable[str], machine: Machine) -> tuple[Fit, ...]:
@@ -74,23 +76,23 @@ def fits_on_machine(tags: Iterable[str], machine: Machine) -> tuple[Fit, ...]:
 def _fit(tag: str, machine: Machine) -> Fit:
     python, abi, platform = ([*tag.split("-"), "", "", ""])[:3]
     problems: list[str] = []
-    conditions: list[str] = []
+    conditions: list[Condition] = []
     wanted = platform_of(platform)
     reasons = (
-        (_python_problem(python, abi, machine), _python_words(python, abi)),
+        (_python_problem(python, abi, machine), condition("python", python=_python_words(python, abi) or "")),
         (
             _differs("the operating system", machine.os, wanted.os),
-            wanted.os[:1].upper() + wanted.os[1:] if wanted.os else None,
+            condition("system", system=(wanted.os or "").capitalize()),
         ),
-        (_differs("the processor", machine.cpu, wanted.cpu), wanted.cpu),
-        (_glibc_problem(machine.glibc, wanted.glibc), f"glibc {wanted.glibc} or later" if wanted.glibc else None),
+        (_differs("the processor", machine.cpu, wanted.cpu), condition("processor", cpu=wanted.cpu or "")),
+        (_glibc_problem(machine.glibc, wanted.glibc), condition("glibc", glibc=wanted.glibc or "")),
     )
     known = (machine.python, machine.os, machine.cpu, machine.glibc)
-    for (problem, condition), value in zip(reasons, known, strict=True):
+    for (problem, asked), value in zip(reasons, known, strict=True):
         if problem:
             problems.append(problem)
-        elif condition and value is None:
-            conditions.append(condition)
+        elif asked.text and value is None:
+            conditions.append(asked)
     if wanted.os is None and platform != "any":
         problems.append(f"{platform} is not a platform that cuwheel knows")
     return Fit(tag=tag, problems=tuple(problems), conditions=tuple(conditions))
@@ -155,10 +157,13 @@ def _python_words(python: str, abi: str) -> str | None:
     return f"{implementation} {match[2]}.{match[3]}{later}{threads}"
 
 
-def tag_condition(tags: Iterable[str], machine: Machine) -> str:
-    """What the best of the tags asks of what is not known of the machine, as one sentence; empty: nothing."""
+def tag_condition(tags: Iterable[str], machine: Machine) -> Condition | None:
+    """What the best of the tags asks of what is not known of the machine, as one condition; None: nothing."""
     best = next(iter(fits_on_machine(tags, machine)), None)
-    return f"{', '.join(best.conditions)} (tag {best.tag})" if best and best.conditions else ""
+    if best is None or not best.conditions:
+        return None
+    asked = {name: value for each in best.conditions for name, value in asdict(each.parts).items() if value}
+    return condition("wheel-tag", tag=best.tag, **asked)
 
 
 # What the rules look at, and words that they share.

@@ -168,7 +168,6 @@ def verdict(outcome: str) -> Verdict:
         machine="rtx 5060 ti",
         outcome=outcome,  # type: ignore[arg-type]
         predicted_error=error,
-        conditions=(),
         libraries=(),
         findings=(),
     )

@@ -24,6 +24,7 @@ from cuwheel_core.device_code import dynamic, elf, pe
 from cuwheel_core.support.buffer import FileBuffer
 from cuwheel_core.support.finding import Finding
 from cuwheel_core.verdicts.choice import NO_KERNEL_IMAGE
+from cuwheel_core.verdicts.condition import Condition, condition
 from tests.fixtures import manifest, windows
 from tests.fixtures.small_wheel import Wheel
 from tests.unit.device_code import build
@@ -146,13 +147,13 @@ def _result(**more: Any) -> Result:
     return replace(Result(name="run", kind="python", origin="configuration", outcome="passed"), **more)
 
 
-def _verdict(outcome: Any, error: Any = None, conditions: tuple[str, ...] = ()) -> Verdict:
+def _verdict(outcome: Any, error: Any = None, requires: tuple[Condition, ...] = ()) -> Verdict:
     return Verdict(
         target="x",
         machine="h",
         outcome=outcome,
         predicted_error=error,
-        conditions=conditions,
+        requires=requires,
         libraries=(),
         findings=(),
     )
@@ -187,7 +188,9 @@ def test_imports_against_the_verdict() -> None:
         assert len(list(predictions.contradicted_imports([unknown], [result]))) == count
     # A condition of the verdict was foresight enough; so is a finding that names it.
     assert not list(
-        predictions.contradicted_imports([_verdict("unknown", conditions=("libfoo.so.3 can be found",))], [failed])
+        predictions.contradicted_imports(
+            [_verdict("unknown", requires=(condition("library-found", names=("libfoo.so.3",)),))], [failed]
+        )
     )
     found = Finding(rule="r", severity="error", message="it needs libfoo.so.3, which was not found")
     assert not list(predictions.contradicted_imports([replace(unknown, findings=(found,))], [failed]))

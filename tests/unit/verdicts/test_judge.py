@@ -136,6 +136,37 @@ def test_a_framework_that_is_not_known_makes_the_choice_a_condition() -> None:
     assert {each.loaded for each in verdict.libraries} == {None}
 
 
+def test_one_library_is_left_and_is_for_one_cuda_all_the_same() -> None:
+    """As `slim --cuda 12.8` leaves it: with another torch it has no library to load."""
+    verdict = judge(_bitsandbytes("12.8"), machine())
+    assert verdict.conditions == ("torch is built for CUDA 12.8", "driver 525.60.13 or later (CUDA 12)")
+    assert verdict.requires[0].parts.cuda == ("12.8",)
+    assert judge(_bitsandbytes("12.8"), machine(torch_cuda="13.0")).outcome == "fails"
+
+
+@pytest.mark.parametrize(
+    ("names", "format_"),
+    [(("torch_cuda.dll", "cudart64_12.dll"), "pe"), (("libtorch_cuda.so", "libcudart.so.12"), "elf")],
+)
+def test_an_extension_asks_for_the_cuda_of_its_torch(names: tuple[str, ...], format_: Any) -> None:
+    """As xformers, whether or not it requires torch: `--torch-cuda 13.0` fails."""
+    for requires in ((), ("torch>=2.8",)):
+        wheel = survey(library("sm_90", needed=names, format=format_), requires=requires)
+        told = judge(wheel, machine()).requires
+        assert "torch is built for CUDA 12" in [each.text for each in told]
+        assert not [each for each in told if each.id == "library-found"]
+        assert judge(wheel, machine(torch_cuda="13.0")).outcome == "fails"
+        known = judge(wheel, machine(torch_cuda="12.8")).requires
+        assert "torch-cuda" not in [each.id for each in known]
+
+
+def test_libraries_that_must_be_found_are_named_once_and_together() -> None:
+    wheel = survey(
+        library("sm_90", needed=("liba.so.1", "libb.so.2")), library("sm_90", path="x/b.so", needed=("libb.so.2",))
+    )
+    assert "liba.so.1, libb.so.2 can be found" in judge(wheel, machine()).conditions
+
+
 def test_conditions_that_differ_by_candidate_say_so() -> None:
     verdict = judge(_bitsandbytes("12.8", "13.0"), machine())
     assert verdict.outcome == "native"

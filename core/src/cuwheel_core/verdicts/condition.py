@@ -133,6 +133,12 @@ def in_short(conditions: Sequence[Condition], *, room: int, named: int = 3) -> s
     return f"on {number}: {a_few(list(dict.fromkeys(each.short for each in conditions)), named)}"
 
 
+def outcome_in_words(outcome: str, conditions: Iterable[Condition]) -> str:
+    """An outcome with all that must hold for it: where there is room, and somebody looks it up later."""
+    told = texts(conditions)
+    return f"{outcome} if {' and '.join(told)}" if told else outcome
+
+
 def merged(by_machine: Iterable[tuple[str, Iterable[Condition]]], count: int) -> Iterator[Condition]:
     """The conditions of `count` machines, each once, with the machines that it is about where those are not all.
 
@@ -143,7 +149,8 @@ def merged(by_machine: Iterable[tuple[str, Iterable[Condition]]], count: int) ->
         for each in conditions:
             machines.setdefault(each, []).append(name)
     for each, names in machines.items():
-        yield each if len(names) == count else each.with_parts(machines=tuple(names))
+        some = len(names) < count and not each.parts.machines
+        yield each.with_parts(machines=tuple(names)) if some else each
 
 
 # The words of each: in full, and what it is about in short.
@@ -215,16 +222,23 @@ def _server_code(parts: Parts) -> str:
 
 def _torch_cuda(parts: Parts) -> str:
     others = "; ".join(f"{each.outcome} with {', '.join(each.cuda)}" for each in parts.otherwise)
-    return f"{parts.framework} is built for CUDA {_cudas(parts)}{f' ({others})' if others else ''}"
+    whose = "the CUDA runtime" if parts.framework == "cudart" else parts.framework
+    return f"{whose} is built for CUDA {_cudas(parts)}{f' ({others})' if others else ''}"
+
+
+def ranges_in_words(ranges: Iterable[tuple[str, str]]) -> str:
+    """`2.8 to 2.10, 2.12`."""
+    return ", ".join(first if first == last else f"{first} to {last}" for first, last in ranges)
 
 
 def _releases(parts: Parts) -> str:
-    told = (first if first == last else f"{first} to {last}" for first, last in parts.ranges)
-    return f"{parts.framework} {', '.join(told)}"
+    if not parts.ranges:
+        return f"{parts.framework} is installed{f' ({parts.detail})' if parts.detail else ''}"
+    return f"{parts.framework} {ranges_in_words(parts.ranges)}"
 
 
 def _wheel_tag(parts: Parts) -> str:
-    return f"{_asked_by_tag(parts)} (tag {parts.tag})"
+    return f"{_asked_by_tag(parts)}{f' (tag {parts.tag})' if parts.tag else ''}"
 
 
 def _asked_by_tag(parts: Parts) -> str:

@@ -35,6 +35,8 @@ SYSTEMS = {
     "jetson": "NVIDIA Jetson AGX Orin\n/usr/local/lib/x\n",
     "container": "root@3f2a:/workspace# ./x\n",
 }
+# Causes whose fixes still contradict a log: none may be added.
+OPEN = {"package-built-for-other-cuda", "torch-torchvision-mismatch"}
 GPUS = ("GeForce GTX 1080", "GeForce RTX 3090", "H100", "GeForce RTX 5090")
 DRIVERS = ("470.256.02", "535.183.01", "550.54.14", "580.65.06")
 LINUX_ONLY = {
@@ -152,8 +154,10 @@ def test_no_command_contradicts_what_is_known(id_: str) -> None:
     for example in knowledge().causes[id_].example:
         for world in worlds(4, id_ + example.log[:40]):
             for cause in explain(parse(world.log + example.log)).causes:
-                if not cause.id < "ninja":
+                if cause.id in OPEN:
                     continue
+                if not cause.fixes and world.system != "windows":
+                    wrong.append(f"{cause.id} on {world.system}: no fix is left")
                 wrong += [
                     f"{cause.id}: {each}"
                     for fix in cause.fixes

@@ -64,9 +64,12 @@ def _proof_and_fixes(cause: Cause, *, verbose: bool) -> Iterator[Block]:
     width = max(len("cause"), *(len(f"line {each.line}") for each in lines), 0)
     rows = [Row(f"line {each.line}".ljust(width), each.text if verbose else _clipped(each.text)) for each in lines]
     rows += [Row("when".ljust(width), cause.when)] if cause.when else []
-    for index, fix in enumerate(cause.fixes if verbose else cause.fixes[:_FIXES]):
-        name = ("or" if index else "fix").ljust(width)
-        rows.append(Row(name, fix.text))
+    mends = False
+    for fix in cause.fixes if verbose else cause.fixes[:_FIXES]:
+        looks = fix.changes == ("nothing",)
+        name = "see" if looks else "or" if mends else "fix"
+        mends = mends or not looks
+        rows.append(Row(name.ljust(width), fix.text))
         if fix.commands:
             yield Facts(tuple(rows))
             yield Verbatim(

@@ -180,6 +180,11 @@ def test_processors_have_one_name(spelling: str, name: str) -> None:
     assert processor_name(spelling) == name
 
 
+def test_the_processor_as_python_calls_it() -> None:
+    said = [tags.machine_name(system, cpu) for system in ("linux", "windows") for cpu in ("x86_64", "aarch64", "mips")]
+    assert said == ["x86_64", "aarch64", "mips", "AMD64", "ARM64", "mips"]
+
+
 def test_readers_say_processors_as_tags_do() -> None:
     assert pe.MACHINES[0x14C] == platform_of("win32").cpu == "i686"
     for name, row in PROCESSORS.items():

@@ -43,6 +43,7 @@ from cuwheel.wheel.file import WheelFile
 from cuwheel_core.device_code.libraries import Platform
 from cuwheel_core.errors import CuwheelError, MalformedError, UnreadableError
 from cuwheel_core.support import wording
+from cuwheel_core.wheel.tags import WheelName, platform_of
 
 if TYPE_CHECKING:
     from cuwheel.building.recording.calls import Record
@@ -484,8 +485,9 @@ class _Finishing:
         A manylinux tag that a backend wrote stays if it holds; one that does not is put right.
         """
         table = self.plan.table.repair
-        platform = wheel.name.rpartition("-")[2]
-        known = platform.startswith(("linux_", "manylinux", "win_"))
+        name = WheelName.parse(wheel.name)
+        made_for = [platform_of(each) for each in (name.platforms if name else ())]
+        known = all(each.os in ("linux", "windows") for each in made_for)
         if table.enabled is False or (table.enabled is None and not known):
             return wheel
         toolchain, root = self.job.toolchain, Path(self.job.toolchain.root)
@@ -499,7 +501,7 @@ class _Finishing:
             libraries=tuple(each for each in places if each.is_dir()),
         )
         decision = decide(wheel, request)
-        if table.enabled is None and platform.startswith("manylinux") and "tag" not in decision.changes:
+        if table.enabled is None and any(each.glibc for each in made_for) and "tag" not in decision.changes:
             return wheel
         if decision.refused and table.enabled:
             problems = "; ".join(each.message for each in decision.findings if each.severity == "error")

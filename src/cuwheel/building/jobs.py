@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 from packaging.specifiers import InvalidSpecifier
-from packaging.tags import Tag, compatible_tags, cpython_tags
-from packaging.utils import InvalidWheelFilename
+from packaging.tags import compatible_tags, cpython_tags
 
 from cuwheel.building import crossing, tables, workspace
 from cuwheel.building.answer import Job, Outcome, tools_of
@@ -31,6 +30,7 @@ from cuwheel_core.errors import CuwheelError
 from cuwheel_core.facts import versions
 from cuwheel_core.facts.arch import Arch
 from cuwheel_core.support import bounded
+from cuwheel_core.wheel.tags import WheelName
 
 if TYPE_CHECKING:
     from cuwheel.building.tables import Naming, Table
@@ -265,16 +265,14 @@ def _key(job: DecidedJob, plan: BuildPlan) -> str:
 
 def serves(wheel: str, python: str) -> bool:
     """Whether a wheel can be installed for another minor version than it was built with."""
-    try:
-        tags = limited.wheel_file(wheel)[3]
-    except InvalidWheelFilename:
-        return False
+    name = WheelName.parse(wheel)
     version = [bounded.digits(part) for part in python.split(".")]
-    known: set[Tag] = set()
-    for platform in {tag.platform for tag in tags}:
-        known.update(cpython_tags(version, platforms=[platform]))
-        known.update(compatible_tags(version, f"cp{python.replace('.', '')}", [platform]))
-    return not known.isdisjoint(tags)
+    platforms = name.platforms if name else ()
+    known = (
+        *cpython_tags(version, platforms=platforms),
+        *compatible_tags(version, f"cp{python.replace('.', '')}", platforms),
+    )
+    return name is not None and not set(map(str, known)).isdisjoint(name.tags)
 
 
 def job_answer(job: DecidedJob, outcome: Outcome) -> Job:

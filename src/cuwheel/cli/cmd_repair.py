@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from cuwheel.cli import places, values
 from cuwheel.cli.options import Command, Option, group, request_of
 from cuwheel.errors import ToolError, UsageError
+from cuwheel_core.wheel.tags import OF_CUDA
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -19,7 +20,7 @@ def policy(text: str) -> str:
     if text == "auto":
         return text
     problems: list[UsageError | ToolError] = []
-    for processor in dict.fromkeys(values.CPUS.values()):
+    for processor in OF_CUDA:
         try:
             policies.find(text, processor)
         except (UsageError, ToolError) as error:  # auditwheel is for Linux alone

@@ -18,6 +18,7 @@ from cuwheel.errors import NewerSchemaError, UsageError
 from cuwheel.support import limited
 from cuwheel_core.errors import CuwheelError, UnknownNameError, UnsafeWheelError
 from cuwheel_core.support import bounded
+from cuwheel_core.wheel.tags import OF_CUDA, platform_of, processor_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from cuwheel.machine.profile import MachineProfile
 
 T = TypeVar("T")
-CPUS = {"x86_64": "x86_64", "amd64": "x86_64", "x64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 _MOST = 100_000  # compilers, runs: beyond that it is a slip of the keyboard
 _LONGEST_S = 366 * 24 * 3600.0
 _LAST_MINOR = 9  # no CUDA had a tenth minor release
@@ -245,17 +245,19 @@ def python_minor(text: str) -> str:
 
 python_minors = each(python_minor)
 glibc = patterned("glibc", r"2(\.\d{1,2}){1,2}", "a version of glibc, such as 2.35")
-platform = patterned(
-    "platform",  # a tag as in a wheel's name
-    r"any|win32|win_(amd64|arm64|arm32)|(linux|manylinux\w*?|musllinux\w*?|macosx)_\w+",
-    "a platform tag, such as manylinux_2_28_x86_64 or win_amd64",
-)
+
+
+def platform(text: str) -> str:
+    cleaned = text.strip()
+    if "-" in cleaned or (cleaned != "any" and platform_of(cleaned).os is None):
+        raise wrong(text, "a platform tag, such as manylinux_2_28_x86_64 or win_amd64")
+    return cleaned
 
 
 def cpu(text: str) -> str:
-    found = CPUS.get(text.strip().lower())
-    if found is None:
-        raise wrong(text, "a processor: x86_64 or aarch64")
+    found = processor_name(text.strip())
+    if found not in OF_CUDA:
+        raise wrong(text, f"a processor: {' or '.join(OF_CUDA)}")
     return found
 
 

@@ -526,11 +526,9 @@ def _candidate(listing: IndexFile, project: str, index: str) -> Candidate | None
     """The candidate that a file is; None if it is another project's, or neither a wheel nor a source distribution."""
     try:
         if wheel := WheelName.parse(listing.file):
-            if normalised(wheel.name) != project:
+            if wheel.project != project:
                 return None
-            return Candidate(
-                listing=listing, version=limited.version(wheel.version.replace("_", "-")), wheel=wheel, index=index
-            )
+            return Candidate(listing=listing, version=limited.version(wheel.release), wheel=wheel, index=index)
         if listing.file.endswith(_SOURCES):
             name, version = limited.sdist_file(listing.file)
             return Candidate(listing=listing, version=version, wheel=None, index=index) if name == project else None

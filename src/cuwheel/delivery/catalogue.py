@@ -22,7 +22,7 @@ from cuwheel.network import addresses, client, transfer
 from cuwheel.support import codec, confined, files, log
 from cuwheel_core.errors import CuwheelError, MalformedError
 from cuwheel_core.support import buffer
-from cuwheel_core.wheel.tags import WheelName, normalised, platform_of
+from cuwheel_core.wheel.tags import WheelName, platform_of
 
 if TYPE_CHECKING:
     from cuwheel.delivery.candidates import Candidate
@@ -116,7 +116,7 @@ class CatalogueReader:
         return candidate.listing.sha256 in self._known or any(True for _ in of_release)
 
     def _siblings(self, wheel: WheelName, version: str) -> Iterator[Listed]:
-        for listed in self._releases.get((normalised(wheel.name), version), ()):
+        for listed in self._releases.get((wheel.project, version), ()):
             other = WheelName.parse(listed.file)
             if other and _made_alike(other, wheel):
                 yield listed

@@ -38,7 +38,7 @@ from cuwheel_core.errors import CuwheelError
 from cuwheel_core.facts import gpus
 from cuwheel_core.support.wording import size
 from cuwheel_core.verdicts import predict
-from cuwheel_core.wheel.tags import WheelName, normalised, platform_of
+from cuwheel_core.wheel.tags import WheelName, platform_of
 
 if TYPE_CHECKING:
     from cuwheel.clusters.engine import Engine
@@ -224,7 +224,7 @@ def _project(wanted: Sequence[Candidate], store: Store, reader: ReadHere | ReadO
 
 
 def _name_of(candidate: Candidate) -> str:
-    return normalised(candidate.wheel.name) if candidate.wheel else ""
+    return candidate.wheel.project if candidate.wheel else ""
 
 
 def _row(candidate: Candidate, outcome: Outcome, reason: str = "") -> Row:

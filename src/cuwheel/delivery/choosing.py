@@ -171,7 +171,7 @@ def _judged_file(wheel: Path, machines: Sequence[Machine], search: Search) -> Ru
     """A wheel on this machine, as `find` judges those of an index."""
     name = WheelName.parse(wheel.name)
     listing = IndexFile(file=wheel.name, url=wheel.as_uri(), sha256=files.sha256(wheel), size=wheel.stat().st_size)
-    version = limited.version(name.version.replace("_", "-")) if name else limited.version("0")
+    version = limited.version(name.release) if name else limited.version("0")
     candidate = Candidate(listing=listing, version=version, wheel=name, index=str(wheel.parent))
     ruler = CandidateJudge(machines, search.request.env, installed=True)
     return ruler.rule(Ruling.on(candidate), judging.read_wheel(candidate, search.session, search.budget, ruler))

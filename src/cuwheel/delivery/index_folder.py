@@ -78,10 +78,6 @@ def is_channel(name: str) -> bool:
     return bool(_CHANNEL.fullmatch(name))
 
 
-def project_of(name: WheelName) -> str:
-    return normalised(name.name)
-
-
 @lru_cache(maxsize=1 << 15)  # a project's pages, those of its channels too, have the same ones
 def version_of(spelled: str) -> Version | None:
     """The version as it stands in a file name."""

@@ -26,6 +26,7 @@ from cuwheel.network.resolver import Release
 from cuwheel.support import codec, files
 from cuwheel_core.errors import MalformedError, UnreadableError
 from cuwheel_core.facts import versions
+from cuwheel_core.wheel.tags import machine_name
 
 if TYPE_CHECKING:
     from packaging.pylock import Package as Package751
@@ -42,7 +43,6 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _AGAIN = "write it anew: cuwheel install NAME --lock-for fleet.toml"
 _WRITE = "write one: cuwheel install NAME --lock-for fleet.toml"
 _SCHEMES = ("https://", "http://", "file://")
-_WINDOWS_CPUS = {"x86_64": "AMD64", "aarch64": "ARM64"}
 
 
 class LockPart(Struct, frozen=True, kw_only=True):
@@ -105,7 +105,7 @@ def _names(lock: InstallLock) -> Iterator[str]:
 def _pylock(lock: InstallLock, part: LockPart, folder: Path) -> str:
     from packaging.pylock import Pylock  # noqa: PLC0415 - few write a lock
 
-    cpu = _WINDOWS_CPUS.get(part.cpu, part.cpu) if part.os == "windows" else part.cpu
+    cpu = machine_name(part.os, part.cpu)
     system = "win32" if part.os == "windows" else "linux"
     made = {
         "lock-version": "1.0",

@@ -373,7 +373,7 @@ def _against_project(arrived: Sequence[Arrival], url: str) -> Iterator[tuple[str
     sizes: Counter[str] = Counter()
     for each in arrived:
         wheel = index_folder.wheel_name(each.name)
-        sizes[index_folder.project_of(wheel) if wheel else ""] += each.size
+        sizes[wheel.project if wheel else ""] += each.size
     for project, total in sizes.items() if _is_public(url) else ():
         if total > index.largest_project:
             message = f"these have {size(total)}, and {index.name} takes {size(index.largest_project)} of a project"
@@ -394,7 +394,7 @@ def _against(arrival: Arrival, url: str, limit: int | None) -> Iterator[Finding]
     strange = [each for each in wheel.platforms if not services.takes_platform(index, each)]
     if strange:
         yield finding("upload-platform", f"{index.name} does not take the platform {', '.join(strange)}")
-    if index.normalised_names and wheel.name != (named := index_folder.project_of(wheel).replace("-", "_")):
+    if index.normalised_names and wheel.name != (named := wheel.project.replace("-", "_")):
         yield finding("upload-name", f"{index.name} wants the name to begin with {named!r}, not {wheel.name!r}")
     largest = limit or index.largest
     if arrival.size > largest:

@@ -190,7 +190,7 @@ def _hidden(found: _Signed, projects: Collection[str]) -> str:
     """A release that was signed and that its page does not list: of an older one, nobody would know."""
     names = [path.removeprefix(f"{index_folder.FILES}/") for path in found.sums]
     for project in projects:
-        wanted = {each for each in names if (name := WheelName.parse(each)) and normalised(name.name) == project}
+        wanted = {each for each in names if (name := WheelName.parse(each)) and name.project == project}
         listed = {each.file for each in candidates.files_of(f"{found.place}/{SIMPLE}", project)}
         if missing := sorted(wanted - listed):
             return f"{missing[0]} was signed, and the index does not list it: a release is hidden"

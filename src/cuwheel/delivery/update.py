@@ -262,15 +262,13 @@ def _meaning(word: str) -> tuple[str, Callable[[str], bool]]:
     name, _, version = word.partition("==")
     if not version:
         wheel = index_folder.wheel_name(word)
-        return index_folder.project_of(wheel) if wheel else "", lambda file: file == word
+        return wheel.project if wheel else "", lambda file: file == word
     project, wanted = str(normalised(name)), limited.specifiers(f"=={version}")
 
     def fits(file: str) -> bool:
         wheel = index_folder.wheel_name(file)
         own = _version(file)
-        return bool(
-            wheel and own and index_folder.project_of(wheel) == project and wanted.contains(own, prereleases=True)
-        )
+        return bool(wheel and own and wheel.project == project and wanted.contains(own, prereleases=True))
 
     return project, fits
 
@@ -289,4 +287,4 @@ def _release_of(version: Version) -> Version:
 
 def _project_of(arrival: Arrival) -> str:
     wheel = index_folder.wheel_name(arrival.name)
-    return index_folder.project_of(wheel) if wheel else ""
+    return wheel.project if wheel else ""

@@ -160,7 +160,7 @@ def made_variants(arrived: Sequence[Arrival], index: IndexFolder) -> Iterator[Ma
 def _plain_in(index: IndexFolder, sets: Sequence[VariantSet]) -> set[str]:
     """A plain wheel that is published stays the one, whichever serves more machines now."""
     named = [name for each in sets for path in each.plain if (name := WheelName.parse(file_name(path)))]
-    projects = {index_folder.project_of(each) for each in named}
+    projects = {each.project for each in named}
     return {
         each.filename
         for project in projects

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cuwheel.device_code.contents import PythonLoad
+from cuwheel_core.wheel.tags import normalised
 
 if TYPE_CHECKING:
     from cuwheel.device_code.source import Texts
@@ -174,7 +175,7 @@ def libraries_that_import_loads(texts: Texts, distribution: str | None, librarie
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"[-_.]+", "", name).lower()
+    return normalised(name).replace("-", "")
 
 
 class _Walk:

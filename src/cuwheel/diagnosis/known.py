@@ -28,6 +28,7 @@ from cuwheel_core.verdicts.choice import (
     UNSUPPORTED_PTX,
     releases_for,
 )
+from cuwheel_core.wheel.tags import processor_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -260,7 +261,7 @@ def _situations_of(profile: MachineProfile) -> Iterator[Situation]:
         yield "jetson"
     if system.container:
         yield "container"
-    if system.cpu.value.lower() in ("aarch64", "arm64"):
+    if processor_name(system.cpu.value) == "aarch64":
         yield "arm64"
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from cuwheel.facts.tables import tables
 from cuwheel_core.facts import versions
 from cuwheel_core.support.patterns import matches_any
+from cuwheel_core.wheel.tags import normalised
 
 if TYPE_CHECKING:
     from cuwheel.facts.rows.packages import FilesForGpus, PackageNeeds, PackageProfile, SomeBring
@@ -50,7 +51,7 @@ def shown_release(name: str, text_of: Callable[[str], str]) -> str | None:
 
 def _profiles(name: str) -> list[PackageProfile]:
     """Those of the first names that fit it, the newest release first."""
-    wanted = re.sub(r"[-_.]+", "-", name).lower()
+    wanted = normalised(name)
     rows = [row for row in tables().packages.profile if matches_any(wanted, row.names)]
     return [row for row in rows if row.names == rows[0].names]
 
@@ -79,7 +80,7 @@ def best_version(profile: PackageProfile, there: Iterable[str], wanted: str) -> 
 
 def cpu_distribution(name: str) -> str | None:
     """What a package's makers publish for machines without a GPU, where that is a package of its own."""
-    wanted = re.sub(r"[-_.]+", "-", name).lower()
+    wanted = normalised(name)
     rows = tables().packages.cpu
     return next((row.distribution for row in rows if matches_any(wanted, row.names)), None)
 
@@ -137,7 +138,7 @@ def framework_of(soname: str) -> str | None:
 
 
 def is_framework(name: str) -> bool:
-    return any(row.name == re.sub(r"[-_.]+", "-", name).lower() for row in tables().packages.framework)
+    return any(row.name == normalised(name) for row in tables().packages.framework)
 
 
 def framework_brings(

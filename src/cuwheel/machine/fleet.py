@@ -26,6 +26,7 @@ from cuwheel_core.facts.arch import Capability, looks_like_arch
 from cuwheel_core.support import bounded, opening
 from cuwheel_core.support.patterns import lazy_pattern
 from cuwheel_core.verdicts.device import Device, Jit, System
+from cuwheel_core.wheel.tags import processor_name
 
 if TYPE_CHECKING:
     from cuwheel.machine.profile import Framework, Gpu, MachineProfile, Python, Variable
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 _HERE = "this machine"
 _JETSON = "Jetson"
-_CPUS = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 _SYSTEMS: dict[str, System] = {"Linux": "linux", "Windows": "windows"}
 WITHOUT_GIL = "t"  # behind a version of Python, as its own tags have it
 _JIT_VARIABLES: tuple[tuple[str, Jit], ...] = (("CUDA_FORCE_PTX_JIT", "forced"), ("CUDA_DISABLE_PTX_JIT", "disabled"))
@@ -41,17 +41,12 @@ _JIT_VARIABLES: tuple[tuple[str, Jit], ...] = (("CUDA_FORCE_PTX_JIT", "forced"),
 
 def cpu_here() -> str:
     """This machine's processor, as wheels for Linux name it."""
-    return _cpu_as_in_tags(platform.machine())
+    return processor_name(platform.machine())
 
 
 def system_here() -> System:
     """What is built here is for it."""
     return "windows" if sys.platform == "win32" else "linux"
-
-
-def _cpu_as_in_tags(name: str) -> str:
-    """The processor as wheels for Linux name it: `x86_64` for `AMD64`."""
-    return _CPUS.get(name.lower(), name.lower())
 
 
 class Software(Struct, frozen=True, kw_only=True):
@@ -119,7 +114,7 @@ class Refinement(Software, frozen=True, kw_only=True):
         if python := changes.get("python"):
             changes |= {"python": python.removesuffix(WITHOUT_GIL), "free_threaded": python.endswith(WITHOUT_GIL)}
         if cpu := changes.get("cpu"):
-            changes["cpu"] = _cpu_as_in_tags(cpu)
+            changes["cpu"] = processor_name(cpu)
         return with_l4t(replace(machine, **changes))
 
 
@@ -171,7 +166,7 @@ def from_profile(profile: MachineProfile, name: str = _HERE) -> tuple[Machine, .
         driver=profile.driver.version,
         driver_cuda=profile.driver.cuda,
         os=_SYSTEMS.get(system.os.value),
-        cpu=_cpu_as_in_tags(system.cpu.value),
+        cpu=processor_name(system.cpu.value),
         l4t=system.l4t.value if system.l4t else None,
         glibc=system.glibc.value if system.glibc else None,
         glibcxx=system.glibcxx.value if system.glibcxx else None,

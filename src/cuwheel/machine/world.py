@@ -16,6 +16,7 @@ from cuwheel.machine.profile import Attempt
 from cuwheel.support import process, quoting
 from cuwheel_core.errors import CuwheelError
 from cuwheel_core.support import opening
+from cuwheel_core.wheel.tags import processor_name
 
 # A probe reads headers and one-line files; nothing it wants is larger.
 _MAX_TEXT = 4 * 1024 * 1024
@@ -129,7 +130,7 @@ def _cpu() -> str:
     import platform  # noqa: PLC0415 - slow to import, needed once
 
     named = os.environ.get("PROCESSOR_ARCHITEW6432") or os.environ.get("PROCESSOR_ARCHITECTURE") or ""
-    return (named if os.name == "nt" else platform.machine()).lower().replace("amd64", "x86_64")
+    return processor_name(named if os.name == "nt" else platform.machine())
 
 
 def _libc_version() -> str | None:

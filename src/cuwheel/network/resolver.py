@@ -23,9 +23,11 @@ import msgspec
 
 from cuwheel.errors import MissingExtraError, NetworkError, ToolError, UnavailableError
 from cuwheel.network import addresses, client, settings, venvs
-from cuwheel.support import codec, files, limited, log, process
+from cuwheel.support import codec, files, log, process
 from cuwheel_core.errors import CuwheelError, UnreadableError
+from cuwheel_core.facts import versions
 from cuwheel_core.support import bounded
+from cuwheel_core.wheel.tags import MACOS, OF_CUDA, WheelName, normalised, parts_of, platform_of
 
 if TYPE_CHECKING:
     from packaging.tags import Tag
@@ -42,6 +44,7 @@ _OF_INDEXES = ("_internal", "models", "index.py")
 _WRITTEN_INDEX = re.compile(rb"^PyPI = PackageIndex\(\s*[\"'](https://[^\"'\s]+)[\"']", re.MULTILINE)
 _LARGEST_SOURCE = 1 << 20
 _NO_SUCH_VERSION = re.compile(r"\bno\s+versions?\s+of\b|\b(?:is|are)\s+available\b")  # uv's words, wrapped
+_OLDEST_OF_UV = "2.17"  # glibc of the platforms that it has names for
 _PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 # Of a tool's answer that is not what it should be.
 _STRANGE = (msgspec.DecodeError, KeyError, IndexError, TypeError, AttributeError, ValueError)
@@ -113,7 +116,7 @@ def resolve_with(wanted: Wanted, environ: dict[str, str]) -> tuple[Release, ...]
 
 def _failures(found: Settings, wanted: Wanted) -> dict[str, NetworkError]:
     match = _PROJECT.match(wanted.requirements[0])
-    project = re.sub(r"[-_.]+", "-", match[0]).lower() if match else ""
+    project = normalised(match[0]) if match else ""
     urls = {each.url: each for _, its in _tools(found, wanted) for each in its.indexes}
     failures = client.unreachable_indexes(urls.values(), project)
     if len(failures) < len(urls):
@@ -212,7 +215,7 @@ def _platforms(wanted: Wanted) -> Iterable[str]:
     """pip takes those that it is reported, and no older or plainer ones."""
     if wanted.order is None:
         return [wanted.platform] if wanted.platform else []
-    return dict.fromkeys(platform for tag in wanted.order if (platform := tag.rpartition("-")[2]) != "any")
+    return dict.fromkeys(platform for tag in wanted.order if (platform := parts_of(tag)[2]) != "any")
 
 
 def _from_report(reported: dict[str, Any]) -> Release:
@@ -269,15 +272,12 @@ def _name_in(entry: dict[str, Any]) -> str:
 
 def _rank(name: str, wanted: Wanted) -> int:
     """The place among the tags that an installer there would take, the best first."""
-    from packaging.utils import InvalidWheelFilename  # noqa: PLC0415 - uv alone needs it
-
-    try:
-        tags = limited.wheel_file(name)[3]
-    except InvalidWheelFilename:
+    wheel = WheelName.parse(name)
+    if wheel is None:
         return sys.maxsize
     if wanted.order is not None:
-        return min(wanted.order.get(str(tag), sys.maxsize) for tag in tags)
-    return next((rank for rank, tag in enumerate(_tags(wanted)) if tag in tags), sys.maxsize)
+        return min(wanted.order.get(tag, sys.maxsize) for tag in wheel.tags)
+    return next((rank for rank, tag in enumerate(_tags(wanted)) if str(tag) in wheel.tags), sys.maxsize)
 
 
 _LAST_MINOR = 99  # of Python: each has tags of its own, and one of nine digits would take all memory
@@ -300,13 +300,15 @@ def _tags(wanted: Wanted) -> Iterator[Tag]:
 
 def _uv_platform(tag: str) -> str:
     """uv names platforms otherwise than wheels do."""
-    if tag.startswith("win"):
+    made_for = platform_of(tag)
+    cpu = made_for.cpu if made_for.cpu in OF_CUDA else "x86_64"
+    if made_for.os == "windows":
         return "windows"
-    if tag.startswith("macosx"):
-        return "aarch64-apple-darwin" if tag.endswith("arm64") else "x86_64-apple-darwin"
-    cpu = "aarch64" if tag.endswith("aarch64") else "x86_64"
-    version = re.match(r"manylinux_(\d+)_(\d+)_", tag)
-    return f"{cpu}-manylinux_{version[1]}_{version[2]}" if version else f"{cpu}-unknown-linux-gnu"
+    if made_for.os == MACOS:
+        return f"{cpu}-apple-darwin"
+    if made_for.glibc and versions.at_least(made_for.glibc, _OLDEST_OF_UV):
+        return f"{cpu}-manylinux_{made_for.glibc.replace('.', '_')}"
+    return f"{cpu}-unknown-linux-gnu"
 
 
 def _release(name: str, version: str, entry: dict[str, Any]) -> Release:

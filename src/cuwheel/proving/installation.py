@@ -33,9 +33,8 @@ from cuwheel.verdicts import wheel_tags
 from cuwheel.verdicts.judge import judge_all
 from cuwheel.wheel.file import unlabelled
 from cuwheel_core.errors import CuwheelError, UnreadableError
-from cuwheel_core.support import bounded
 from cuwheel_core.wheel.metadata import distributions, installed_files, site_packages
-from cuwheel_core.wheel.tags import normalised
+from cuwheel_core.wheel.tags import normalised, processor_name, python_of
 
 if TYPE_CHECKING:
     from cuwheel.device_code.contents import Survey
@@ -45,8 +44,6 @@ if TYPE_CHECKING:
 
 
 # Which interpreters a wheel is tried with: those asked for that its tags allow, else one that they name.
-
-_CP = re.compile(r"cp(\d)(\d+)-", re.ASCII)
 
 
 class PythonChoice(Struct, frozen=True, kw_only=True):
@@ -106,16 +103,13 @@ def _python_that_fits(survey: Survey, here: Machine) -> str | None:
     # Another Python helps only where nothing else is in the way (a wheel for Windows).
     if not problems or not all("Python" in each for each in problems):
         return None
-    named = sorted(
-        (bounded.digits(match[1]), bounded.digits(match[2])) for each in found if (match := _CP.match(each.tag))
-    )
-    return ".".join(map(str, named[-1])) if named else None
+    named = [tag for each in found if (tag := python_of(each.tag)) and tag.kind == "cp" and tag.minor is not None]
+    return max(named).version if named else None
 
 
 # A fresh environment for the wheel: made, filled, and its checks run in it.
 
 _PATHS = "LD_LIBRARY_PATH"
-_CPUS = {"amd64": "x86_64", "arm64": "aarch64"}
 _SHOWN = 5
 _NOT_OF_PACKAGE = re.compile(r"^(\.\./|/)|\.dist-info/|__pycache__")
 _OUTPUT_LINES = 20
@@ -255,7 +249,7 @@ def _under_emulator(emulator: Emulator, plan: VerifyPlan) -> Finding:
 
 def _put_stub(made: Environment, folder: Path) -> Path:
     """A stub of libcuda with the functions that the libraries of the environment want; its folder."""
-    machine = made.emulator.cpu if made.emulator else platform.machine().lower()
+    machine = made.emulator.cpu if made.emulator else processor_name(platform.machine())
     libraries = (
         Path(place, name)
         for site in made.site_packages
@@ -264,7 +258,7 @@ def _put_stub(made: Environment, folder: Path) -> Path:
         if name.endswith((".so", ".dll", ".pyd")) or ".so." in name
     )
     windows = sys.platform == "win32"
-    stub.write_stub(folder, stub.names_wanted(libraries), _CPUS.get(machine, machine), windows=windows)
+    stub.write_stub(folder, stub.names_wanted(libraries), machine, windows=windows)
     if windows:  # no variable names folders for it
         line = f"import os; os.add_dll_directory({str(folder)!r})\n"
         (made.site_packages[0] / "_cuwheel_stub.pth").write_text(line, encoding="utf-8")

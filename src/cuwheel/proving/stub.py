@@ -13,15 +13,15 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from cuwheel.errors import UnavailableError
-from cuwheel.toolchains.driver_stub import PROCESSORS, library
+from cuwheel.toolchains.driver_stub import CODE, library
 from cuwheel_core.device_code import dynamic, elf, limits, pe
 from cuwheel_core.errors import CuwheelError
 from cuwheel_core.facts.cuda_libraries import DRIVER_DLL, DRIVER_LIBRARY
 from cuwheel_core.support.buffer import Buffer, FileBuffer
+from cuwheel_core.wheel.tags import PROCESSORS
 
 # nvcuda.dll as `stub` wants it: functions that share a few bytes of code.
 
-_MACHINES = {"x86_64": 0x8664, "aarch64": 0xAA64}
 _HEADER_AT, _SECTOR, _WINDOWS_PAGE = 0x40, 0x200, 0x1000
 _EXPORTS_AT = 16  # behind the code: an address in the table of exports would be taken for another library's function
 _BASE = 0x180000000
@@ -55,7 +55,7 @@ def windows_library(names: Sequence[str], cpu: str, code: bytes) -> bytes:
             16,
         ),
     )
-    coff = (b"PE\0\0", _MACHINES[cpu], 1, 0, 0, 0, len(optional) + len(directories), _DLL)
+    coff = (b"PE\0\0", PROCESSORS[cpu].pe, 1, 0, 0, 0, len(optional) + len(directories), _DLL)
     row = (b".text", len(body), _WINDOWS_PAGE, stored, _SECTOR, 0, 0, 0, 0, _CODE_AND_DATA)
     dos = b"MZ".ljust(0x3C, b"\0") + struct.pack("<I", _HEADER_AT)
     head = dos + pe.COFF.pack(*coff) + optional + directories + pe.SECTION.pack(*row)
@@ -113,11 +113,10 @@ def _linked_with(buffer: Buffer) -> tuple[str, ...]:
 
 
 def write_stub(folder: Path, names: Sequence[str], cpu: str, *, windows: bool = False) -> Path:
-    if cpu not in PROCESSORS:
+    if cpu not in CODE:
         raise UnavailableError(f"there is no stub of libcuda for {cpu}", hint="verify without --stub")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / (DRIVER_DLL if windows else DRIVER_LIBRARY)
-    _, code = PROCESSORS[cpu]
-    path.write_bytes(windows_library(names, cpu, code) if windows else library(names, cpu))
+    path.write_bytes(windows_library(names, cpu, CODE[cpu]) if windows else library(names, cpu))
     path.chmod(0o755)
     return path

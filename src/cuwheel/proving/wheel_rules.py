@@ -56,7 +56,7 @@ def dist_info_name(subject: WheelSubject) -> Iterator[Finding]:
     if len(subject.wheel.infos) != 1 or file is None:  # tags say that
         return
     name, _, version = subject.wheel.info.removesuffix(".dist-info/").partition("-")
-    if (normalised(name), version.replace("-", "_")) != (normalised(file.name), file.version):
+    if (normalised(name), version.replace("-", "_")) != (file.project, file.version):
         yield finding(
             "dist-info-name",
             f"the folder inside is {subject.wheel.info}, but the file is for {file.name} {file.version}",

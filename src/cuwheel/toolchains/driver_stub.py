@@ -10,16 +10,17 @@ import struct
 from typing import TYPE_CHECKING
 
 from cuwheel_core.facts.cuda_libraries import DRIVER_LIBRARY
+from cuwheel_core.wheel.tags import PROCESSORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
 _NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE of cuda.h
-# Processor → its number in ELF files, and the code of every function.
-PROCESSORS = {
-    "x86_64": (62, b"\xb8" + struct.pack("<I", _NO_DEVICE) + b"\xc3"),  # mov eax, 100; ret
-    "aarch64": (183, struct.pack("<II", 0x52800000 | _NO_DEVICE << 5, 0xD65F03C0)),  # mov w0, #100; ret
+# Processor → the code of every function.
+CODE = {
+    "x86_64": b"\xb8" + struct.pack("<I", _NO_DEVICE) + b"\xc3",  # mov eax, 100; ret
+    "aarch64": struct.pack("<II", 0x52800000 | _NO_DEVICE << 5, 0xD65F03C0),  # mov w0, #100; ret
 }
 _DECLARED = re.compile(r"\bCUDAAPI\s+(cu[A-Z]\w*)\s*\(")
 _RENAMED = re.compile(
@@ -49,7 +50,7 @@ def processor_of(program: Path) -> str | None:
     except OSError:
         return None
     machine = int.from_bytes(head[18:20], "little") if head.startswith(b"\x7fELF") else 0
-    return next((cpu for cpu, (number, _) in PROCESSORS.items() if number == machine), None)
+    return next((cpu for cpu, row in PROCESSORS.items() if row.elf == machine), None)
 
 
 def write(path: Path, names: Iterable[str], cpu: str) -> None:
@@ -61,7 +62,7 @@ def write(path: Path, names: Iterable[str], cpu: str) -> None:
 
 def library(names: Iterable[str], cpu: str) -> bytes:
     """A shared library with these functions. Its dynamic table has a page of its own: older loaders write to it."""
-    machine, code = PROCESSORS[cpu]
+    machine, code = PROCESSORS[cpu].elf, CODE[cpu]
     start = _HEADER + 4 * _PROGRAM
     strings, symbols = b"\0" + DRIVER_LIBRARY.encode() + b"\0", [bytes(_SYMBOL)]
     for name in names:

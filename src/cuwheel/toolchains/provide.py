@@ -35,6 +35,7 @@ from cuwheel.toolchains.workplace import Surroundings, Workplace, compiler_of
 from cuwheel_core.errors import CuwheelError, UnknownNameError
 from cuwheel_core.facts import toolkits, versions
 from cuwheel_core.facts.arch import Arch
+from cuwheel_core.wheel.tags import OF_CUDA, processor_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
 
 _PATCH = re.compile(r"(?:cuda)?[\s_-]*v?(\d+\.\d+\.\d+)", re.IGNORECASE | re.ASCII)
 _SYSTEMS: dict[str, OperatingSystem] = {"linux": "linux", "win32": "windows"}
-_CPUS = {"x86_64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 
 
 class Decision(Struct, frozen=True, kw_only=True):
@@ -212,12 +212,13 @@ def platform_here(around: Surroundings) -> tuple[OperatingSystem, str]:
     """The system and the processor, as toolkits name them."""
     machine = around.machine
     system = _SYSTEMS.get(machine.platform)
-    if system is None or machine.cpu not in _CPUS or (system == "windows" and _CPUS[machine.cpu] != "x86_64"):
+    cpu = processor_name(machine.cpu)
+    if system is None or cpu not in OF_CUDA or (system == "windows" and cpu != "x86_64"):
         raise UnavailableError(
             f"toolkits can be installed on Linux, x86-64 and arm64, and on Windows, x86-64; not on {machine.platform} "
             f"{machine.cpu}"
         )
-    return system, _CPUS[machine.cpu]
+    return system, cpu
 
 
 def _compiler(request: ToolchainRequest, wanted: Wanted, chosen: Recipe | Installed) -> HostCompiler | None:

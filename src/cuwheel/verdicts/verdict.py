@@ -16,6 +16,7 @@ from cuwheel_core.support.wording import file_name
 from cuwheel_core.verdicts.choice import CudaError
 from cuwheel_core.verdicts.condition import Condition, texts
 from cuwheel_core.verdicts.predict import Containers, Outcome, Taken
+from cuwheel_core.wheel.tags import parts_of
 
 if TYPE_CHECKING:
     from cuwheel.device_code.contents import Survey
@@ -128,7 +129,7 @@ def _name(survey: Survey) -> str:
 
 def _platform(survey: Survey) -> str:
     distribution = survey.distribution
-    return distribution.tags[0].rpartition("-")[2] if distribution and distribution.tags else survey.target
+    return parts_of(distribution.tags[0])[2] if distribution and distribution.tags else survey.target
 
 
 class Check(Answer, frozen=True, kw_only=True):

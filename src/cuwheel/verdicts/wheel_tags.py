@@ -23,7 +23,7 @@ from cuwheel_core.support.patterns import lazy_pattern
 from cuwheel_core.support.wording import first_few
 from cuwheel_core.verdicts.condition import Condition, condition
 from cuwheel_core.wheel.metadata import fields
-from cuwheel_core.wheel.tags import manylinux, plain_name, platform_of, windows_platform
+from cuwheel_core.wheel.tags import expanded, manylinux, parts_of, plain_name, platform_of, windows_platform
 
 if TYPE_CHECKING:
     from cuwheel.facts.rows.packages import ManylinuxPolicy
@@ -74,7 +74,7 @@ def fits_on_machine(tags: Iterable[str], machine: Machine) -> tuple[Fit, ...]:
 
 
 def _fit(tag: str, machine: Machine) -> Fit:
-    python, abi, platform = ([*tag.split("-"), "", "", ""])[:3]
+    python, abi, platform = parts_of(tag)
     problems: list[str] = []
     conditions: list[Condition] = []
     wanted = platform_of(platform)
@@ -138,9 +138,8 @@ def _gil_problem(python: str, abi: str, machine: Machine) -> str | None:
 
 def without_gil(tags: Iterable[str]) -> str | None:
     """The Python that these tags are for, in words, if it is one without the GIL alone."""
-    found = [tag.split("-") for tag in tags]
-    only = all(len(each) > 1 and _is_without_gil(each[1]) for each in found)
-    return _python_words(found[0][0], found[0][1]) if found and only else None
+    found = [parts_of(tag)[:2] for tag in tags]
+    return _python_words(*found[0]) if found and all(_is_without_gil(abi) for _, abi in found) else None
 
 
 def _is_without_gil(abi: str) -> bool:
@@ -185,29 +184,19 @@ def one_or_many(count: int, one: str, many: str) -> str:
 _SOURCE = "platform compatibility tags, packaging.python.org/specifications; PEP 600"
 # foo.cpython-312-x86_64-linux-gnu.so, foo.cpython-313t-…, foo.abi3.so, foo.cp312-win_amd64.pyd
 _EXTENSION = lazy_pattern(r"\.(?:cpython-(\d)(\d+)(t?)-[^.]*\.so|cp(\d)(\d+)(t?)-[^.]*\.pyd)$", re.ASCII)
-_MUSL = lazy_pattern(r"musllinux_\d+_\d+_(.+)", re.ASCII)
 _CXX_LIBRARY = lazy_pattern(r"(?:^|/)libstdc\+\+[^/]*\.so", re.ASCII)
 _CP = lazy_pattern(r"cp(\d)(\d+)", re.ASCII)
 
 
 def _named(subject: WheelSubject) -> tuple[str, ...]:
     """The tags of the file name, expanded; none if it is not the name of a wheel."""
-    from packaging.utils import InvalidWheelFilename  # noqa: PLC0415 - of wheels alone
-
-    try:
-        return tuple(str(tag) for tag in limited.wheel_file(plain_name(subject.file))[3])
-    except InvalidWheelFilename:
-        return ()
+    return subject.wheel.name.tags if subject.wheel.name else ()
 
 
 def _written_tags(subject: WheelSubject) -> tuple[str, ...]:
     """Those of the WHEEL file, where each line may be a set in short."""
-    found = []
-    for key, value in fields(subject.wheel.wheel or ""):
-        if key == "tag" and value.count("-") == 2:  # noqa: PLR2004
-            python, abi, platform = value.split("-")
-            found += [f"{a}-{b}-{c}" for a in python.split(".") for b in abi.split(".") for c in platform.split(".")]
-    return tuple(dict.fromkeys(found))
+    written = (value for key, value in fields(subject.wheel.wheel or "") if key == "tag" and value.count("-") == 2)  # noqa: PLR2004
+    return tuple(dict.fromkeys(tag for value in written for tag in expanded(*parts_of(value))))
 
 
 def name_of_file(subject: WheelSubject) -> Iterator[Finding]:
@@ -234,10 +223,9 @@ def tags_differ(subject: WheelSubject) -> Iterator[Finding]:
     )
 
 
-def _alike(listed: set[str]) -> set[tuple[str, str | None, str | None]]:
+def _alike(listed: set[str]) -> set[tuple[str, str, str | None, str | None]]:
     """But for the C library: linux renamed to manylinux is common, and whether that is true is asked elsewhere."""
-    parts = [each.rpartition("-") for each in listed]
-    return {(front, platform_of(back).os, platform_of(back).cpu) for front, _, back in parts}
+    return {(*parts_of(each)[:2], platform_of(each).os, platform_of(each).cpu) for each in listed}
 
 
 def without_platform(subject: WheelSubject) -> Iterator[Finding]:
@@ -251,7 +239,7 @@ def without_platform(subject: WheelSubject) -> Iterator[Finding]:
 
 
 def _platforms(subject: WheelSubject) -> set[str]:
-    return {tag.rpartition("-")[2] for tag in _named(subject)}
+    return {parts_of(tag)[2] for tag in _named(subject)}
 
 
 def _machine_code(subject: WheelSubject) -> list[Library]:
@@ -276,10 +264,8 @@ def processor(subject: WheelSubject) -> Iterator[Finding]:
 
 def _foreign(library: Library, platform: str) -> bool:
     wanted = platform_of(platform)
-    if platform.startswith("macosx_"):
-        return True
-    if match := _MUSL.fullmatch(platform):  # what asks for versions of glibc does not load with musl
-        return library.format != "elf" or library.machine != match[1] or library.glibc is not None
+    if wanted.musl:  # what asks for versions of glibc does not load with it
+        return library.format != "elf" or library.machine != wanted.cpu or library.glibc is not None
     system = {"elf": "linux", "pe": "windows"}[library.format]
     return bool((wanted.cpu and library.machine != wanted.cpu) or (wanted.os and system != wanted.os))
 
@@ -339,7 +325,7 @@ def _newer_cxx(library: Library, policy: ManylinuxPolicy) -> Iterator[str]:
 
 
 def plain_linux(subject: WheelSubject) -> Iterator[Finding]:
-    plain = [tag for tag in _named(subject) if tag.rpartition("-")[2].startswith("linux_")]
+    plain = [tag for tag in _named(subject) if parts_of(tag)[2].startswith("linux_")]
     if plain:
         yield finding(
             "tag-plain-linux",
@@ -356,14 +342,13 @@ def extension(subject: WheelSubject) -> Iterator[Finding]:
             modules.setdefault(path[: match.start()], set()).add(made_for)
     if not modules or not _named(subject):
         return
-    for tag in sorted({tag.rpartition("-")[0] for tag in _named(subject)}):
-        python, abi = tag.split("-")
+    for python, abi in sorted({parts_of(tag)[:2] for tag in _named(subject)}):
         wrong = [name for name, made in modules.items() if not _importable(python, abi, made)]
         if wrong:
             has = sorted({each for name in wrong for each in modules[name]})
             yield finding(
                 "tag-extension",
-                f"its tag {tag} does not match the Python its modules are for ({', '.join(has)})",
+                f"its tag {python}-{abi} does not match the Python its modules are for ({', '.join(has)})",
                 evidence=first_few(sorted(wrong)),
             )
 

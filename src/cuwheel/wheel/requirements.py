@@ -10,7 +10,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from cuwheel.support import limited
 from cuwheel_core.wheel import metadata
-from cuwheel_core.wheel.tags import normalised
+from cuwheel_core.wheel.tags import machine_name, normalised
 
 # What conditions ask for, of the systems that CUDA is made for.
 SYSTEMS: Mapping[str, Mapping[str, str]] = {
@@ -36,7 +36,7 @@ def brought(
     requires: tuple[str, ...], *, system: str = "linux", cpu: str = "x86_64", python: str | None = None
 ) -> dict[str, str | None]:
     """What an installer brings along on such a machine, without an extra: normalised name → the pinned release."""
-    environment = {**_here(), **SYSTEMS[system], "platform_machine": cpu, "extra": ""}
+    environment = {**_here(), **SYSTEMS[system], "platform_machine": machine_name(system, cpu), "extra": ""}
     if python:
         environment |= {"python_version": ".".join(python.split(".")[:2]), "python_full_version": python}
     found = (each for each in map(parse, requires) if each and _holds(each, environment))

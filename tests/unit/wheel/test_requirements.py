@@ -25,6 +25,8 @@ def test_what_an_installer_brings_is_what_holds_on_the_machine() -> None:
     }
     assert "pywin32" in brought(requires, system="windows", cpu="amd64")
     assert "nvidia-cublas-cu12" not in brought(requires, cpu="aarch64")
+    asked = ("a; platform_machine == 'AMD64'", "b; platform_machine == 'x86_64'")  # as Python says it there
+    assert (brought(asked, system="windows"), brought(asked)) == ({"a": None}, {"b": None})
     assert "triton" not in brought(requires, python="3.13.1")
 
 

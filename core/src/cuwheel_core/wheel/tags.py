@@ -175,6 +175,12 @@ def processor_name(spelling: str) -> str:
     return _SPELLINGS.get(spelling.lower(), spelling.lower())
 
 
+def machine_name(system: str | None, cpu: str) -> str:
+    """The processor as Python calls it on such a system, and so the markers of requirements (`platform_machine`)."""
+    row = PROCESSORS.get(cpu)
+    return row.windows if row and row.windows and system == "windows" else cpu
+
+
 # Platforms: the system, the processor and the C library that the last part of a tag stands for.
 
 # The glibc that the old names of manylinux stand for (PEP 600). packaging has the same, for its own use alone.
@@ -182,6 +188,7 @@ _LEGACY_MANYLINUX = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux201
 _OLDEST_MANYLINUX = 5  # minor of glibc 2
 # Lengths have limits, so that whoever counts with such a number need not look at it first.
 _OF_LIBC = lazy_pattern(r"(many|musl)linux_(\d{1,4})_(\d{1,4})_(\w+)", re.ASCII)
+_OF_LINUX = lazy_pattern(r"(linux|manylinux\d+)_(\w+)", re.ASCII)
 _OF_APPLE = lazy_pattern(r"macosx_\d+_\d+_(\w+)", re.ASCII)
 _WITHOUT_CUDA = {"macosx": "macOS", "ios": "iOS", "android": "Android"}
 MACOS, MUSL = _WITHOUT_CUDA["macosx"], "Linux with musl"
@@ -204,14 +211,11 @@ def platform_of(tag: str) -> Platform:
     if match := _OF_LIBC.fullmatch(platform):
         libc, version, cpu = match[1], f"{match[2]}.{match[3]}", match[4]
         return Platform("linux", cpu, glibc=version) if libc == "many" else Platform(MUSL, cpu, musl=version)
-    name, _, cpu = platform.partition("_")
-    if name in _LEGACY_MANYLINUX and cpu:
-        return Platform("linux", cpu, glibc=_LEGACY_MANYLINUX[name])
+    if (match := _OF_LINUX.fullmatch(platform)) and match[1] in ("linux", *_LEGACY_MANYLINUX):
+        return Platform("linux", match[2], glibc=_LEGACY_MANYLINUX.get(match[1]))
     if match := _OF_APPLE.fullmatch(platform):  # or for several: universal2
         return Platform(MACOS, cpu if (cpu := processor_name(match[1])) in PROCESSORS else None)
-    if name in _WITHOUT_CUDA:
-        return Platform(_WITHOUT_CUDA[name])
-    return Platform("linux", cpu) if name == "linux" and cpu else Platform()
+    return Platform(_WITHOUT_CUDA.get(platform.partition("_")[0]))
 
 
 def manylinux(glibc: str, cpu: str) -> str:

@@ -24,7 +24,7 @@ from cuwheel.tracing import attribution, events, session
 from cuwheel_core.errors import CuwheelError, UnreadableError
 from cuwheel_core.support import bounded, opening
 from cuwheel_core.wheel import metadata
-from cuwheel_core.wheel.tags import WheelName, normalised
+from cuwheel_core.wheel.tags import WheelName
 from cuwheel_lab.measuring import journal
 from cuwheel_lab.measuring.journal import End, FailedCall, Host, Package, PageCache
 from cuwheel_lab.measuring.programs import caller
@@ -266,7 +266,7 @@ def _is_file(path: Path) -> bool:
 def _packages(folder: Path, hashes: Mapping[str, str]) -> tuple[Package, ...]:
     """`hashes`: of the wheels that were installed as files."""
     named = {
-        (normalised(name.name), name.version): digest
+        (name.project, name.version): digest
         for path, digest in hashes.items()
         if (name := WheelName.parse(Path(path).name))
     }

@@ -15,15 +15,14 @@ from msgspec import Struct
 from cuwheel.errors import ToolError, UsageError
 from cuwheel.support import codec, process
 from cuwheel_core.facts import versions
+from cuwheel_core.wheel.tags import machine_name, platform_of
 
 if TYPE_CHECKING:
     from cuwheel_core.wheel.tags import WheelName
 
 _FILE = "policy/manylinux-policy.json"
-_NAME = re.compile(r"manylinux_(\d+)_(\d+)", re.ASCII)
 _INSTALL = "pip install --upgrade auditwheel"
 _DELVEWHEEL = "pip install --upgrade delvewheel"
-_WINDOWS = {"x86_64": "AMD64", "aarch64": "ARM64"}  # as delvewheel calls them
 
 
 class _Row(Struct, frozen=True, kw_only=True):
@@ -68,7 +67,7 @@ def windows(wheel: WheelName, machine: str) -> Policy:
     process.require_extra("repairing a wheel", modules=["delvewheel"])
     lists = importlib.import_module("delvewheel._dll_list")
     try:
-        kind = {each.name: each for each in lists.MachineType}[_WINDOWS[machine]]
+        kind = {each.name: each for each in lists.MachineType}[machine_name("windows", machine)]
         names = frozenset(lists.ignore_names[kind])
         patterns = tuple(sorted(each.pattern for each in lists.ignore_regexes))
         rows = (lists.ignore_abi3, lists.ignore_by_abi_platform)
@@ -96,7 +95,7 @@ def _brought(tag: str, rows: Mapping[str, Iterable[str]]) -> frozenset[str]:
 @cache
 def policies(machine: str) -> tuple[Policy, ...]:
     """All policies for a machine, the oldest first."""
-    found = [_policy(row, machine) for row in _rows() if _NAME.fullmatch(row.name) and machine in row.symbol_versions]
+    found = [_policy(row, machine) for row in _rows() if _glibc(row.name) and machine in row.symbol_versions]
     return tuple(sorted(found, key=lambda each: versions.key(each.glibc)))
 
 
@@ -114,15 +113,19 @@ def find(name: str, machine: str) -> Policy:
 
 
 def _policy(row: _Row, machine: str) -> Policy:
-    match = _NAME.fullmatch(row.name)
     return Policy(
         name=row.name,
         aliases=row.aliases,
-        glibc=f"{match[1]}.{match[2]}" if match else "0",
+        glibc=_glibc(row.name) or "0",
         versions={family: frozenset(each) for family, each in row.symbol_versions[machine].items()},
         system=frozenset(row.lib_whitelist),
         forbidden={soname: frozenset(each) for soname, each in row.blacklist.items()},
     )
+
+
+def _glibc(name: str) -> str | None:
+    """The glibc that a policy is for; None for one of another C library, or of none."""
+    return platform_of(f"{name}_any").glibc
 
 
 @cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 from msgspec import Struct
@@ -10,6 +9,7 @@ from msgspec import Struct
 from cuwheel_core.facts import versions
 from cuwheel_core.facts.arch import Capability
 from cuwheel_core.facts.rows.common import Source
+from cuwheel_core.wheel.tags import normalised
 
 
 class Sign(Struct, frozen=True, kw_only=True):
@@ -87,7 +87,7 @@ class FilesForGpus(Struct, frozen=True, kw_only=True):
 
     def is_of(self, name: str, release: str | None) -> bool:
         """Whether it is about this release of this package."""
-        if release is None or re.sub(r"[-_.]+", "-", name).lower() != self.name:
+        if release is None or normalised(name) != self.name:
             return False
         return versions.at_least(release, self.since) and not versions.at_least(release, self.below)
 

@@ -22,6 +22,7 @@ from cuwheel.toolchains.providers import index
 from cuwheel.toolchains.toolchain import Archive, Recipe
 from cuwheel_core.errors import UnreadableError
 from cuwheel_core.support import bounded
+from cuwheel_core.wheel.tags import PROCESSORS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 _UPDATE_S = 300.0
 _KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-_CPUS = {"x86_64": "amd64", "aarch64": "arm64"}
 _FOLDERS = ("state/lists/partial", "cache/archives/partial", "parts")
 # 'http://…/x_1_amd64.deb' x_1_amd64.deb 1234 SHA256:…
 _URI = re.compile(r"'([^']+)' (\S+) (\d+) SHA256:([0-9a-f]{64})")
@@ -103,7 +103,7 @@ def packages(
     if not around.machine.which_all("apt-get"):
         raise UnavailableError("this is not Debian or a derivative: apt-get was not found")
     with around.store.locked(f"apt-{row.suite}-{cpu}"):  # apt would not wait for another
-        environ = _configured(row.suite, _CPUS[cpu], sources, around)
+        environ = _configured(row.suite, PROCESSORS[cpu].debian, sources, around)
         if not offline:
             process.run(["apt-get", "update"], timeout=_UPDATE_S, env=environ)
         done = process.run(["apt-get", "download", "--print-uris", *row.packages], timeout=_UPDATE_S, env=environ)

@@ -14,6 +14,7 @@ from cuwheel_core.facts import cuda_libraries, versions
 from cuwheel_core.support.wording import a_few, file_name
 from cuwheel_core.verdicts.modules import is_driver_copy
 from cuwheel_core.verdicts.predict import only_for_tools
+from cuwheel_core.wheel.tags import PROCESSORS
 
 if TYPE_CHECKING:
     from cuwheel.device_code.contents import Survey
@@ -24,12 +25,11 @@ if TYPE_CHECKING:
 
 _SYSTEMS = {"elf": "linux", "pe": "windows"}
 _NAMED = 20  # symbols
-_PROCESSORS = ("x86_64", "aarch64", "ppc64le", "i686")
 
 
 def wrong_processor(case: LibraryCase) -> Iterator[Finding]:
     made_for, has = case.library.machine, case.machine.cpu
-    if has and made_for in _PROCESSORS and made_for != has:
+    if has and made_for in PROCESSORS and made_for != has:
         yield finding(
             "wrong-processor",
             predicate=f"is for {made_for} and this machine has {has}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,8 @@ from cuwheel_core.support.wording import size
 
 ROOT = Path(__file__).parents[1]
 PROJECTS = (ROOT / "core", ROOT, ROOT / "lab")  # each needs those before it
+# What keeps the versions of a checkout apart from those of an index, and what is said where one of them is missing.
+_OF_A_CHECKOUT = re.compile(r"\+checkout(?:,!=[\w.+]+; os_name != '[^']*')?")
 _MOST_WHEEL, _MOST_SDIST = 5_000_000, 9_000_000
 
 
@@ -33,7 +36,7 @@ def main(words: list[str]) -> int:
         problems: list[str] = []
         for number, project in enumerate(PROJECTS):
             folder = Path(name, str(number))
-            sdist = _built("--sdist", project, folder)
+            sdist = _built("--sdist", _for_an_index(_built("--sdist", project, folder / "checkout")), folder)
             wheel = _built("--wheel", sdist, folder)  # as whoever has the sdist alone would make it
             made += [sdist, wheel]
             problems += [*_lacking(sdist), *_lacking(wheel)] if project == ROOT else []
@@ -58,6 +61,18 @@ def _built(kind: str, source: Path, folder: Path) -> Path:
     subprocess.run(["uv", "build", "--quiet", kind, "--build-constraints", pins, "-o", folder, source], check=True)
     (made,) = folder.glob("*.tar.gz" if kind == "--sdist" else "*.whl")
     return made
+
+
+def _for_an_index(sdist: Path) -> Path:
+    """The sources of a checkout's sdist, with the versions that an index may have."""
+    with tarfile.open(sdist) as packed:
+        packed.extraction_filter = getattr(tarfile, "data_filter", None)  # Debian's Python 3.11.2 has none
+        packed.extractall(sdist.parent)  # noqa: S202 - it was just made
+    source = sdist.with_name(sdist.name.removesuffix(".tar.gz"))
+    (source / "PKG-INFO").unlink()
+    project = source / "pyproject.toml"
+    project.write_text(_OF_A_CHECKOUT.sub("", project.read_text(encoding="utf-8")), encoding="utf-8")
+    return source
 
 
 def _lacking(archive: Path) -> list[str]:

@@ -55,6 +55,13 @@ def wheel(made: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
+def core(made: Path) -> Path:
+    """The wheel of cuwheel-core."""
+    (found,) = made.glob("cuwheel_core-*.whl")
+    return found
+
+
+@pytest.fixture(scope="session")
 def laboratory(made: Path) -> Path:
     """The wheel of cuwheel-lab."""
     (found,) = made.glob("cuwheel_lab-*.whl")
@@ -92,13 +99,13 @@ class Bare:
 
 
 @pytest.fixture(scope="session", params=PYTHONS)
-def bare(request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Bare:
+def bare(request: pytest.FixtureRequest, core: Path, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Bare:
     python = _python(request.param)
     if python is None:
         pytest.skip(f"Python {request.param} is not installed")
     folder = tmp_path_factory.mktemp(f"bare-{request.param}")
     subprocess.run([python, "-m", "venv", folder / "env"], check=True, timeout=MINUTES)
-    words = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", str(wheel)]
+    words = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", str(core), str(wheel)]
     subprocess.run([folder / "env" / "bin" / "python", *words], check=True, timeout=MINUTES)
     tools = folder / "tools"
     tools.mkdir()

@@ -61,12 +61,12 @@ def debian() -> Path:
 
 
 @pytest.fixture
-def work(wheel: Path, debian: Path, tmp_path: Path) -> Path:
+def work(core: Path, wheel: Path, debian: Path, tmp_path: Path) -> Path:
     """/job of that machine: a wheel with device code, a library; /wheels: cuwheel and all that it needs."""
     for name in ("env", "job", "wheels"):
         shutil.rmtree(debian / name, ignore_errors=True)
     words = ["download", "--quiet", "--python-version", _PYTHON, "--only-binary", ":all:", "-d", str(debian / "wheels")]
-    subprocess.run([*cache.pip(), *words, str(wheel)], check=True, timeout=MINUTES)
+    subprocess.run([*cache.pip(), *words, str(core), str(wheel)], check=True, timeout=MINUTES)
     folder = debian / "job"
     folder.mkdir()
     shutil.copy(LIBRARY, folder / "libplain.so")

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(bool(windows.missing()), reason=windows.missing())
 
 
-def test_a_road_of_each_verb(wheel: Path, tmp_path: Path) -> None:
-    with zipfile.ZipFile(wheel) as packed:
-        packed.extractall(tmp_path / "site")
+def test_a_road_of_each_verb(core: Path, wheel: Path, tmp_path: Path) -> None:
+    for each in (core, wheel):
+        with zipfile.ZipFile(each) as packed:
+            packed.extractall(tmp_path / "site")
     (tmp_path / "error.log").write_text("CUDA error: no kernel image is available for execution on the device\n")
     (tmp_path / "libplain.so").write_bytes(LIBRARY.read_bytes())
     env = {"PYTHONPATH": windows.named(tmp_path / "site"), "CUWHEEL_CACHE": windows.named(tmp_path / "cache")}

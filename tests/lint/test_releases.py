@@ -32,5 +32,8 @@ def test_all_distributions_have_one_version() -> None:
 @pytest.mark.parametrize("path", PROJECTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_a_distribution_asks_for_the_others_of_its_own_version(path: Path) -> None:
     asked = re.findall(r'"cuwheel(?:-[a-z]+)?(?:\[[a-z,]+\])?([<>=!~][^"]*)"', path.read_text())
-    assert [each for each in asked if each != f"=={version_of('cuwheel')}"] == []
+    together = "!=0+pip.install.core.and.this.together; os_name != 'from a checkout: pip install ./core ."
+    told = f"=={version_of('cuwheel')}+checkout,{together}"
+    assert [each for each in asked if each not in (f"{told}'", f"{told} ./lab'")] == []
+    assert f'\nversion = "{version_of("cuwheel")}+checkout"\n' in path.read_text()
     assert asked or path.parent.name == "core"  # which needs none of them

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ ROOT = Path(__file__).parents[1]
 PROJECTS = (ROOT / "core", ROOT, ROOT / "lab")  # each needs those before it
 # What keeps the versions of a checkout apart from those of an index, and what is said where one of them is missing.
 _OF_A_CHECKOUT = re.compile(r"\+checkout(?:,!=[\w.+]+; os_name != '[^']*')?")
+_REPOSITORY = "OWNER/cuwheel"
 _MOST_WHEEL, _MOST_SDIST = 5_000_000, 9_000_000
 
 
@@ -64,14 +66,16 @@ def _built(kind: str, source: Path, folder: Path) -> Path:
 
 
 def _for_an_index(sdist: Path) -> Path:
-    """The sources of a checkout's sdist, with the versions that an index may have."""
+    """The sources of a checkout's sdist, with versions that an index may have and the address of the repository."""
     with tarfile.open(sdist) as packed:
         packed.extraction_filter = getattr(tarfile, "data_filter", None)  # Debian's Python 3.11.2 has none
         packed.extractall(sdist.parent)  # noqa: S202 - it was just made
     source = sdist.with_name(sdist.name.removesuffix(".tar.gz"))
     (source / "PKG-INFO").unlink()
     project = source / "pyproject.toml"
-    project.write_text(_OF_A_CHECKOUT.sub("", project.read_text(encoding="utf-8")), encoding="utf-8")
+    text = _OF_A_CHECKOUT.sub("", project.read_text(encoding="utf-8"))
+    # Whose repository it is: a workflow of GitHub says it.
+    project.write_text(text.replace(_REPOSITORY, os.environ.get("GITHUB_REPOSITORY", _REPOSITORY)), encoding="utf-8")
     return source
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -37,14 +36,10 @@ def strangers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _asked(tool: str, python: Path, strangers: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """A dry run: it resolves, and says what it would install."""
-    programs = {
-        "pip": [str(python), "-m", "pip", "install", "--disable-pip-version-check"],
-        "uv": [shutil.which("uv", path=str(Path(sys.executable).parent)), "pip", "install", "--python", str(python)],
-    }
-    command = [*programs[tool], "--dry-run", "--find-links", str(strangers), *words]
-    return subprocess.run(
-        list(map(str, command)), cwd=ROOT, capture_output=True, text=True, check=False, timeout=MINUTES
-    )
+    pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check"]
+    uv = [str(Path(sys.executable).parent / "uv"), "pip", "install", "--python", str(python)]
+    command = [*(pip if tool == "pip" else uv), "--dry-run", "--find-links", str(strangers), *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=MINUTES)
 
 
 @pytest.mark.parametrize("tool", ["pip", "uv"])

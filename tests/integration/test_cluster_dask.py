@@ -286,8 +286,10 @@ def test_a_worker_without_cuwheel_is_sent_it(here: World, tmp_path: Path) -> Non
     """Into a folder of its own; until then it is left alone, and afterwards it works as any other."""
     python = without_cuwheel(tmp_path / "bare")
     uv = process.needed_program("uv", "the test")
-    subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", str(tmp_path / "dist"), str(ROOT)], check=True)
-    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    for source in (ROOT, ROOT / "core"):
+        words = [uv, "build", "--quiet", "--wheel", "--out-dir", str(tmp_path / "dist"), str(source)]
+        subprocess.run(words, check=True)
+    (wheel,) = (tmp_path / "dist").glob("cuwheel-*.whl")
     here.scheduler()
     certificate = str(here.certificates / "worker.pem")
     tls = [f"--tls-{part}={certificate}" for part in ("ca-file", "cert", "key")]

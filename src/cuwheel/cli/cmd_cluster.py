@@ -85,7 +85,7 @@ else uses, insecure+tcp://127.0.0.1:PORT works without certificates.
 exit status: 0 done, or the cluster has workers; 1 it has none that can be used""",
     (
         Option("ADDRESS", "tls://HOST:PORT", of=_RUNNING),
-        Option("WHEEL", "cuwheel itself, for workers that lack it", places.file, of=("send",)),
+        Option("WHEEL", "cuwheel itself, the core's wheel beside it", places.file, of=("send",)),
         group(
             "worker",
             Option("--name NAME", "its name in reports", values.distribution, of=_WORKER),

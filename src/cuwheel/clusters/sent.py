@@ -15,16 +15,16 @@ from distributed import WorkerPlugin
 
 
 class Install(WorkerPlugin):
-    """A wheel and what it requires, in a folder of the worker's own: the environment stays as it is."""
+    """Wheels and what they require, in a folder of the worker's own: the environment stays as it is."""
 
     idempotent = False
     name = "cuwheel's wheel"
 
-    def __init__(self, file: str, content: bytes, text: str) -> None:
-        self.file, self.content, self.text = file, content, text
+    def __init__(self, wheels: dict[str, bytes], text: str) -> None:
+        self.wheels, self.text = wheels, text
 
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:
-        known = {"text": self.text, "words": (self.file, self.content, self.text)}
+        known = {"text": self.text, "words": (self.wheels, self.text)}
         return eval, ("exec(text, globals()) or Install(*words)", known)
 
     async def setup(self, worker: Any) -> None:  # noqa: ANN401
@@ -38,11 +38,19 @@ class Install(WorkerPlugin):
     def _install(self, place: Path) -> None:
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
-        wheel = place / self.file
-        wheel.write_bytes(self.content)
+        for name, content in self.wheels.items():
+            (place / name).write_bytes(content)
         pip = [sys.executable, "-m", "pip"] if importlib.util.find_spec("pip") else ["uv", "pip"]
         python = [] if pip[0] == sys.executable else ["--python", sys.executable]
-        words = [*pip, "install", *python, "--quiet", "--target", str(place), str(wheel)]
+        words = [
+            *pip,
+            "install",
+            *python,
+            "--quiet",
+            "--target",
+            str(place),
+            *(str(place / name) for name in self.wheels),
+        ]
         # There, where nobody else writes: Python runs modules of the current folder in place of its own.
         done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=place)  # noqa: S603
         if done.returncode:

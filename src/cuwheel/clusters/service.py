@@ -262,12 +262,20 @@ def declare_plugin(client: Any) -> None:  # noqa: ANN401
 
 
 def send_wheel(client: Any, wheel: Path) -> None:  # noqa: ANN401
-    """cuwheel for workers without it, those that are there and those that come."""
+    """cuwheel for workers without it, those that are there and those that come.
+
+    Of the folder of its wheel also the core's, which it needs in the same version, and the lab's where that is there.
+    """
     from cuwheel.clusters import sent
 
-    content = files.read_limited(wheel, 1 << 28, "the wheel of cuwheel")
+    version = "-".join(wheel.name.split("-")[1:2])
+    cores, labs = (sorted(wheel.parent.glob(f"cuwheel_{each}-{version}-*.whl")) for each in ("core", "lab"))
+    if not cores:
+        problem = f"the wheel of cuwheel-core {version} is not beside it, and workers need both"
+        raise UnreadableError(wheel, problem, hint=f"pip wheel --no-deps -w {wheel.parent} ./core .   (in a checkout)")
+    sent_files = {each.name: files.read_limited(each, 1 << 28, "a wheel of cuwheel") for each in (*cores, wheel, *labs)}
     try:
-        client.register_plugin(sent.Install(wheel.name, content, Path(sent.__file__).read_text(encoding="utf-8")))
+        client.register_plugin(sent.Install(sent_files, Path(sent.__file__).read_text(encoding="utf-8")))
     except Exception as error:
         raise ToolError(["a worker"], "could not install cuwheel", str(error)) from error
 

@@ -97,11 +97,11 @@ function withLinks(box) {
 function withButtons(box) {
   const copyable = [
     ...[...box.querySelectorAll("dt")].filter((each) => ["fix", "or"].includes(each.textContent.trim())).map((each) => each.nextElementSibling),
-    ...box.querySelectorAll(".findings div > code"),
+    ...[...box.querySelectorAll(".findings .fix")].flatMap((fix) => (fix.querySelector(".command") ? [...fix.querySelectorAll(".command")] : [fix])),
   ];
   for (const each of copyable) {
     const commands = [...each.textContent.matchAll(/`([^`]+)`/g)].map((match) => match[1]);
-    const text = commands[0] || each.textContent; // the command of a sentence, where it names one
+    const text = commands[0] || each.textContent.replace(/^(fix|or): /, ""); // the command of a sentence, where it names one
     const button = element("button", { type: "button", className: "copy", textContent: "copy" });
     button.setAttribute("aria-label", `copy: ${text.slice(0, 80)}`);
     button.addEventListener("click", async () => {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from msgspec.structs import asdict
 
 from cuwheel.building.recording import reader
-from cuwheel.diagnosis import text
+from cuwheel.diagnosis import remedies, text
 from cuwheel.diagnosis.answer import Explain, known_cause
 from cuwheel.diagnosis.case import Case
 from cuwheel.diagnosis.explain import explain, nearest_causes
@@ -92,11 +92,17 @@ def _recorded(log: str | Path) -> Case | None:
     if call is None or last_words:
         hidden = recorded.silenced(record) if number is None else None
         logs = (*last_words, *((recorded.log(record, hidden),) if hidden else ()))
-        return Case(logs=logs or (text.parse(""),), tried=recorded.tried(record))
+        return Case(
+            logs=logs or (text.parse(""),), facts={remedies.RECORD: str(record.folder)}, tried=recorded.tried(record)
+        )
     origins = replays.cargo_origins(record, replays.call_environment(record, call))
     return Case(
         logs=(recorded.log(record, call), *((recorded.log_of_all(record),) if number is None else ())),
-        facts={**({"system": record.system} if record.system else {}), **differences.reported_versions(record, call)},
+        facts={
+            remedies.RECORD: str(record.folder),
+            **({"system": record.system} if record.system else {}),
+            **differences.reported_versions(record, call),
+        },
         call=recorded.described(record, call, origins),
         tried=recorded.tried(record),
     )

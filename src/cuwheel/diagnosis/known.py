@@ -14,7 +14,6 @@ from cuwheel.diagnosis.rows import Situation
 from cuwheel.diagnosis.text import Hit
 from cuwheel.facts import packages, toolchain_parts
 from cuwheel.machine.profile import MachineProfile
-from cuwheel.support import quoting
 from cuwheel.verdicts import machine_view as view
 from cuwheel_core.errors import UnknownNameError
 from cuwheel_core.facts import cuda_libraries, gpus, toolkits, versions
@@ -136,6 +135,8 @@ def gather(
     """The facts given, then the log, then the profile: the log tells what was so when it failed."""
     found = {(name, value): Version(name=name, value=value, line=0) for name, value in (facts or {}).items()}
     situations: set[Situation] = {"build"} if building else set()
+    if facts and remedies.RECORD in facts:
+        situations.add("recorded")
     for reading in readings.reading:
         for hit in (hit for text in reading.any for hit in search.hits(text)):
             if reading.means:
@@ -283,6 +284,8 @@ def _of_toolkit(known: Known) -> Iterator[tuple[str, str]]:
     if limits.msc_ver_max:
         yield "msc_ver_max", str(limits.msc_ver_max)
     yield "newest_arch", f"sm_{row.architectures[-1]}"
+    if before := [each.version for each in toolkits.all_toolkits() if each.major < row.major]:
+        yield "toolkit_before", max(before, key=versions.key)  # the last of the major version before
 
 
 def _of_compiler(known: Known) -> Iterator[tuple[str, str]]:
@@ -407,7 +410,7 @@ def _of_module(known: Known) -> Iterator[tuple[str, str]]:
     if module in (known.version("own_modules") or "").split():
         yield "own_module", module
     elif distribution:
-        yield "module_distribution", quoting.shown([distribution])
+        yield "module_distribution", distribution
     elif distribution is None:
         yield "same_named_distribution", module
 
@@ -461,16 +464,17 @@ _CONCLUSIONS: tuple[Callable[[Known], Iterator[tuple[str, str]]], ...] = (
 # Under these names, whatever the log says; a test sees that no other is concluded.
 CONCLUDED = frozenset(
     {
-        "absent_toolkit", "arch", "arch_toolkit", "bnb_version", "capability", "capability_digits", "clang_max",
-        "component", "component_there", "cuda_first", "cuda_for_gcc", "cuda_for_gpu", "cuda_found", "cuda_last",
-        "cuda_major", "cuda_major_before", "cuda_major_driver", "cuda_major_here", "cuda_wanted", "cudnn_next",
-        "driver_cuda", "driver_floor", "driver_floors", "driver_for_gpu", "gcc_for_standard", "gcc_max",
-        "gcc_toolkit", "glibcxx_gcc", "gpu", "gpu_arch", "library_cuda", "library_major", "library_package",
-        "library_release", "library_requirement", "missing_module", "module_distribution", "msc_ver_max",
-        "needing_package", "newest_arch", "newest_cuda", "nvcc", "nvcc_dashed", "own_module", "package",
-        "package_capability", "python_minor", "runtime_cuda", "same_named_distribution", "same_torch_index",
-        "torch_cu", "torch_cuda", "torch_index", "torch_last_arch", "torch_toolkit", "wanted_cuda",
-        "wanted_cudnn", "wanted_toolkit", "wanting_package", "wheel",
+        "absent_toolkit", "arch", "arch_flags_variable", "arch_toolkit", "bnb_version", "capability",
+        "capability_digits", "clang_max", "component", "component_there", "cuda_first", "cuda_for_gcc",
+        "cuda_for_gpu", "cuda_found", "cuda_last", "cuda_major", "cuda_major_before", "cuda_major_driver",
+        "cuda_major_here", "cuda_wanted", "cudnn_next", "driver_cuda", "driver_floor", "driver_floors",
+        "driver_for_gpu", "gcc_for_standard", "gcc_max", "gcc_toolkit", "glibcxx_gcc", "gpu", "gpu_arch",
+        "held_dll", "library_cuda", "library_major", "library_package", "library_release", "library_requirement",
+        "majors_there", "missing_module", "module_distribution", "msc_ver_max", "needing_package", "newest_arch",
+        "newest_cuda", "nvcc", "nvcc_dashed", "own_module", "package", "package_capability", "package_name",
+        "python_minor", "record", "runtime_cuda", "same_named_distribution", "same_torch_index", "toolkit_before",
+        "torch_cu", "torch_cuda", "torch_index", "torch_last_arch", "torch_toolkit", "wanted_cuda", "wanted_cudnn",
+        "wanted_toolkit", "wanting_package", "wheel", "wheel_at_hand",
     }
 )  # fmt: skip
 
@@ -594,6 +598,16 @@ def toolkit_differs_from_torch(known: Known) -> bool:
     return bool(nvcc and cuda and versions.major(nvcc) != versions.major(cuda))
 
 
+def toolkit_has_torchs_major(known: Known) -> bool:
+    nvcc, cuda = known.version("nvcc"), remedies.torch_cuda(known)
+    return bool(nvcc and cuda and versions.major(nvcc) == versions.major(cuda))
+
+
+def toolkit_precedes_torch(known: Known) -> bool:
+    nvcc, cuda = known.version("nvcc"), remedies.torch_cuda(known)
+    return bool(nvcc and cuda and versions.key(versions.minor(nvcc)) < versions.key(cuda))
+
+
 def several_toolkits(known: Known) -> bool:
     return known.profile is not None and len({each.root for each in known.profile.toolkits if each.nvcc}) > 1
 
@@ -712,6 +726,8 @@ CONDITIONS: dict[str, Callable[[Known], bool]] = {
     "in-a-container": in_a_container,
     "toolkit-differs-from-torch": toolkit_differs_from_torch,
     "several-toolkits": several_toolkits,
+    "toolkit-has-torchs-major": toolkit_has_torchs_major,
+    "toolkit-precedes-torch": toolkit_precedes_torch,
     "no-nvcc": no_nvcc,
     "gpu-present": gpu_present,
     "driver-below-floor": driver_below_floor,

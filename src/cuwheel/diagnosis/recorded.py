@@ -104,7 +104,7 @@ def _lines(record: Record, call: Call) -> Iterator[str]:
     if call.name.lower().startswith("nvcc"):  # what it takes from variables no command line shows
         environ = masking.variables(replays.call_environment(record, call))
         yield from (f"{name}={quoting.posix([environ[name]])}" for name in NVCC_VARIABLES if environ.get(name))
-    yield "$ " + quoting.posix((call.name, *call.words))
+    yield "$ " + quoting.posix((call.program or call.name, *call.words))  # whose path tells the release
     yield ""  # or a line as long as a terminal is wide would be joined with the next
     printed = reader.read_printed(record, call, _PRINTED).rstrip("\n")
     if printed:

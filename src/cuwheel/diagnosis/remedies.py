@@ -32,7 +32,14 @@ class Facts(told.Facts, Protocol):
 
 
 TOOLKIT_ROOT, PYTHON, SHIPPED = "toolkit_root", "python_program", "bnb_shipped"
-INNER = frozenset({TOOLKIT_ROOT, PYTHON, SHIPPED})  # of use here, of no interest to people
+INSTALLED, HELD, WHEEL, ARCH_FLAGS = "installed_package", "held_dll", "wheel_at_hand", "arch_flags"
+LISTED, RECORD = (
+    "listed_library",
+    "record",
+)  # a library whose file is there; the folder that a failed call is recorded in
+INNER = frozenset(
+    {TOOLKIT_ROOT, PYTHON, SHIPPED, INSTALLED, HELD, WHEEL, ARCH_FLAGS, LISTED, RECORD}
+)  # of use here, of no interest to people
 
 _MANY = 200  # places in a log that are looked at
 _BEFORE = 200  # letters of a path before what is known by its name
@@ -41,6 +48,15 @@ _PATH = re.compile(r"(?<![\w.+:/-])(?:[a-z]:/[^'<>|:;,=\n]*|/[^\s'<>|:;,=]*)\Z")
 _WINDOWS_PYTHON = re.compile(r"(?<!\w)[a-z]:/[^'<>|:;,=\n]{0,150}?/(?:python_embed(?:d?ed)?|\.?venv/scripts)(?=/)")
 _SHIPPED = re.compile(r"available pre-compiled versions:((?:\s*-\s*\d{1,2}\.\d{1,2}){1,40})")
 _VERSION = re.compile(r"\d{1,2}\.\d{1,2}\Z")
+_INSTALLED = re.compile(r"-packages/([a-z][\w-]{1,60})/(?:[\w.+-]{1,80}/){0,8}[\w.+-]{1,80}\.(?:so|pyd)\b")
+_HELD = re.compile(r"(?<![\w.+~-])([\w.+-]{1,80}\.(?:dll|pyd))\b")
+_WHEEL = re.compile(
+    r"(?<![\w.+/:~-])((?:[a-z]:/|[~.]{0,2}/)?[\w.+/-]{1,200}-(?:any|linux\w*|manylinux\w*|musllinux\w*|win\w*|macosx\w*)\.whl)\b"
+)
+# To the closing quotation mark, or to the next blank; of cmd's `set` to the end of the line.
+_FLAGS = re.compile(r"(set )?\bnvcc_(append|prepend)_flags=(?:'([^'\n]{0,2000})'|(\S{0,2000}))")
+_ARCH = re.compile(r"(?:compute_|sm_)(\d{2,3})")
+_LISTED = re.compile(r"/lib(cu\w+|nv\w+)\.so\.(\d{1,2})(?![\w.]|: (?:cannot|no such))")
 
 
 def read(log: Log) -> Iterator[tuple[str, str, int]]:
@@ -57,6 +73,16 @@ def read(log: Log) -> Iterator[tuple[str, str, int]]:
     for match in islice(_SHIPPED.finditer(folded), 1):
         for number in re.findall(r"\d+\.\d+", match[1]):
             yield SHIPPED, number, log.index_at(match.start())
+    for match in islice(_FLAGS.finditer(folded), _MANY):
+        index = log.index_at(match.start())
+        value = folded[match.start() : log.span(index)[1]] if match[1] else match[3] or match[4] or ""
+        yield from ((ARCH_FLAGS, f"{match[2].upper()}:{number}", index) for number in _ARCH.findall(value))
+    for name, pattern in ((INSTALLED, _INSTALLED), (WHEEL, _WHEEL), (HELD, _HELD)):
+        for match in islice(pattern.finditer(folded), _MANY):
+            index = log.index_at(match.start())
+            yield name, _as_printed(log, index, *match.span(1)), index
+    for match in islice(_LISTED.finditer(folded), _MANY):
+        yield LISTED, f"{match[1]}.{match[2]}", log.index_at(match.start())
 
 
 def _as_printed(log: Log, index: int, start: int, end: int) -> str:
@@ -253,6 +279,49 @@ def _of_package(known: Facts) -> Iterator[tuple[str, str]]:
             name in _TOOLS or packages.is_framework(name) or name.endswith((".whl", ".txt", ".toml", ".git"))
         ):
             yield "package", each
+            yield "package_name", name
+            return
+    for module in known.values(INSTALLED):  # whose library it is that failed
+        distribution = packages.distribution_of_module(module)
+        if not packages.is_framework(module) and (distribution or (distribution is None and _is_known(module))):
+            yield "package", distribution or module
+            yield "package_name", distribution or module
+            return
+
+
+def _is_known(module: str) -> bool:
+    """Of a name that nobody knows the index may have something else."""
+    name = module.lower().replace("_", "-")
+    return packages.find_profile(name) is not None or name in packages.packages_with_needs()
+
+
+# Libraries of CUDA: of which major the one is that is missing, and of which those that are there.
+
+
+def _majors_there(known: Facts) -> set[str]:
+    """The majors of files that the log lists, of the very library that was not found."""
+    missing = re.fullmatch(r"lib(\w+)\.so\.(\d{1,2})(?:\.\d+)*", (known.version("library") or "").lower())
+    if not missing:
+        return set()
+    listed = (each.rpartition(".") for each in known.values(LISTED))
+    return {major for name, _, major in listed if name == missing[1] and major != missing[2]}
+
+
+def another_major_is_there(known: Facts) -> bool:
+    return bool(_majors_there(known))
+
+
+def _of_libraries_there(known: Facts) -> Iterator[tuple[str, str]]:
+    if majors := _majors_there(known):
+        yield "majors_there", " and ".join(sorted(majors, key=int))
+
+
+def _of_flags(known: Facts) -> Iterator[tuple[str, str]]:
+    """The variable that asks nvcc for the architecture which it refuses."""
+    arch = known_arch(known.version("arch") or "")
+    for variable, number in (each.split(":") for each in known.values(ARCH_FLAGS)):
+        if arch and str(arch.number) == number:
+            yield "arch_flags_variable", f"NVCC_{variable}_FLAGS"
             return
 
 
@@ -294,10 +363,21 @@ FACTS: dict[str, Callable[[Facts], object]] = {
     "nvcc-is-not-the-newest": nvcc_is_not_the_newest,
     "torch-index-is-older": index_is_older,
     "torch-takes-gpu": torch_takes_gpu,
+    "another-major-is-there": another_major_is_there,
 }
 
 
 def conclusions(known: Facts) -> Iterator[tuple[str, str]]:
     """What fixes may have in braces."""
-    for conclude in (_of_folders, _of_driver, _of_archs, _of_cudnn, _of_repair, _of_package, _of_bitsandbytes):
+    for conclude in (
+        _of_folders,
+        _of_driver,
+        _of_archs,
+        _of_cudnn,
+        _of_repair,
+        _of_package,
+        _of_libraries_there,
+        _of_flags,
+        _of_bitsandbytes,
+    ):
         yield from conclude(known)

@@ -27,7 +27,7 @@ _STATEMENTS = Path(__file__).with_name("statements.toml")
 Relation: TypeAlias = Literal["too-old", "too-new", "other"]
 Situation: TypeAlias = Literal[
     "linux", "windows", "macos", "wsl", "jetson", "arm64", "container", "conda", "apt", "dnf", "torch", "bitsandbytes",
-    "jax", "cargo", "cargo-alone", "cmake", "build"
+    "jax", "cargo", "cargo-alone", "cmake", "build", "recorded"
 ]  # fmt: skip
 
 

@@ -204,6 +204,12 @@ def index_is_older(known: Facts) -> bool:
     return found is not None and (of_torch is None or versions.key(found) < versions.key(of_torch))
 
 
+def driver_takes_torch(known: Facts) -> bool:
+    """The torch that is there, by its CUDA's major; where nobody tells the driver, it does."""
+    newest, of_torch = driver_cuda(known), torch_cuda(known)
+    return of_torch is not None and (newest is None or versions.major(newest) >= versions.major(of_torch))
+
+
 # Architectures: of the GPU, in the spellings of build systems, and whether torch and nvcc know them.
 
 
@@ -363,6 +369,7 @@ FACTS: dict[str, Callable[[Facts], object]] = {
     "nvcc-is-not-the-newest": nvcc_is_not_the_newest,
     "torch-index-is-older": index_is_older,
     "torch-takes-gpu": torch_takes_gpu,
+    "driver-takes-torch": driver_takes_torch,
     "another-major-is-there": another_major_is_there,
 }
 

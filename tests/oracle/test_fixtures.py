@@ -9,6 +9,8 @@ import pytest
 
 from cuwheel.device_code.survey import survey
 from cuwheel.support import process
+from cuwheel_core import api
+from cuwheel_core.facts.arch import Arch
 from tests.fixtures import cuobjdump, make, manifest, recipes, toolkits
 from tests.oracle import libraries
 
@@ -79,3 +81,18 @@ def test_where_cuobjdump_is_wrong() -> None:
 @pytest.mark.parametrize("recipe", TOO_LARGE, ids=lambda each: each.file)
 def test_fixtures_that_are_too_large_to_commit(recipe: recipes.Recipe) -> None:
     assert_alike(make.build(recipe))
+
+
+@pytest.mark.parametrize("fixture", [each for each in READABLE if each.kernels], ids=lambda each: each.file)
+def test_kernels_that_run_natively(fixture: manifest.Fixture) -> None:
+    """The matrix has machine code of a GPU's own for exactly the kernels that cuobjdump finds in such code."""
+    listed = {(str(Arch.parse(each.arch).capability), each.name) for each in cuobjdump.kernels(fixture.path)}
+    found = api.coverage(fixture.path, sorted({device for device, _ in listed}))
+    native = {
+        (device, row.name)
+        for row in found.kernels
+        for device, how in zip(found.devices, row.on, strict=True)
+        if how == "native"
+    }
+    names = {row.name for row in found.kernels}  # cuobjdump also lists device functions with a frame of their own
+    assert native == {(device, name) for device, name in listed if name in names}

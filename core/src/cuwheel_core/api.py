@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,17 +19,13 @@ from cuwheel_core.facts import gpus
 from cuwheel_core.facts.arch import Arch
 from cuwheel_core.support.buffer import Buffer, FileBuffer, MemoryBuffer
 from cuwheel_core.support.finding import Finding
-from cuwheel_core.verdicts.choice import Code, How, choose, loadable_code
+from cuwheel_core.verdicts.coverage import CoverageMatrix, matrix_of
 from cuwheel_core.verdicts.device import Device
-from cuwheel_core.verdicts.drivers import loader_of
-from cuwheel_core.verdicts.predict import Outcome, Prediction, Reach, reach_of, reaches_by_path
+from cuwheel_core.verdicts.predict import Prediction, reach_of
 from cuwheel_core.wheel import metadata
 from cuwheel_core.wheel.metadata import Distribution
 from cuwheel_core.wheel.tags import WheelName
 from cuwheel_core.wheel.zip_reader import ZipReader
-
-# The worst first, of what becomes of a kernel in several places.
-_HOWS: tuple[How, ...] = ("none", "jit", "compatible", "native")
 
 
 class PlacedKernel(Struct, frozen=True, kw_only=True):
@@ -52,37 +47,6 @@ class Contents(Struct, frozen=True, kw_only=True):
     libraries: tuple[Library, ...]
     findings: tuple[Finding, ...] = ()
     distribution: Distribution | None = None
-
-
-class KernelRow(Struct, frozen=True, kw_only=True):
-    """A kernel of a library, and for each device, in their order, how it runs there: `none` where it has no code."""
-
-    library: str
-    name: str
-    on: tuple[How, ...]
-
-
-class LibraryRow(Struct, frozen=True, kw_only=True):
-    """A library with device code, and for each device, in their order, what becomes of it."""
-
-    path: str
-    outcomes: tuple[Outcome, ...]
-
-
-class CoverageMatrix(Struct, frozen=True, kw_only=True):
-    """Kernels × GPUs. `unread`: pieces of LTO-IR, whose kernels nobody but NVIDIA's linker can name."""
-
-    schema: Literal["cuwheel.coverage/1"] = "cuwheel.coverage/1"
-    devices: tuple[str, ...]
-    libraries: tuple[LibraryRow, ...]
-    kernels: tuple[KernelRow, ...]
-    unread: int = 0
-    findings: tuple[Finding, ...] = ()
-
-    def lacking(self, device: str) -> tuple[KernelRow, ...]:
-        """The kernels without code for one of the devices."""
-        at = self.devices.index(device)
-        return tuple(each for each in self.kernels if each.on[at] == "none")
 
 
 def device(name: str, **known: str) -> Device:
@@ -151,72 +115,14 @@ def coverage(
 ) -> CoverageMatrix:
     """Which kernels have code for which GPU, over all libraries of these files, wheels and folders."""
     named = {each if isinstance(each, str) else _name_of(each): each for each in devices}
-    machines = [device(each) if isinstance(each, str) else each for each in named.values()]
-    libraries: list[LibraryRow] = []
-    rows: list[KernelRow] = []
+    machines = {name: device(each) if isinstance(each, str) else each for name, each in named.items()}
     findings: list[Finding] = []
-    unread_pieces = 0
-    for path in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
-        for buffer, about in _buffers(Path(path), findings):
-            try:
-                library = read_library(buffer, detail="entries")
-                if not library.device_code:
-                    continue
-                reach = reaches_by_path([library], about)[library.path]
-                libraries.append(_library_coverage(reach, machines))
-                rows += _kernel_coverage(buffer, library, machines, findings)
-                unread_pieces += sum(each.kind not in ("cubin", "ptx") for each in library.entries)
-            except MalformedError as error:
-                findings.append(unread(buffer.name, error))
-    return CoverageMatrix(
-        devices=tuple(named),
-        libraries=tuple(libraries),
-        kernels=tuple(rows),
-        unread=unread_pieces,
-        findings=tuple(findings),
-    )
+    every = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+    return matrix_of((each for path in every for each in _buffers(Path(path), findings)), machines, findings)
 
 
 def _name_of(on: Device) -> str:
     return on.gpu or str(on.capability)
-
-
-def _library_coverage(reach: Reach, machines: Sequence[Device]) -> LibraryRow:
-    return LibraryRow(path=reach.library.path, outcomes=tuple(reach.on(each).outcome for each in machines))
-
-
-def _kernel_coverage(
-    buffer: Buffer, library: Library, machines: Sequence[Device], findings: list[Finding]
-) -> Iterator[KernelRow]:
-    """A kernel runs where the entry that the driver takes of one of its containers holds it.
-
-    Relocatable objects count by themselves: which of them a link at load takes is told of the library.
-    """
-    containers: dict[object, list[tuple[Code, frozenset[str]]]] = {}
-    for entry in library.entries:
-        code = loadable_code(entry)
-        if code is None:
-            continue
-        try:
-            held = frozenset(each.name for each in names_in(buffer, entry))
-        except MalformedError as error:
-            findings.append(unread(library.path, error))
-            continue
-        home = ("cubin", entry.offset) if entry.container is None else entry.container
-        containers.setdefault(home, []).append((code, held))
-    every = sorted({name for each in containers.values() for _, held in each for name in held})
-    best: dict[str, list[How]] = {name: ["none"] * len(machines) for name in every}
-    for at, machine in enumerate(machines):
-        loader = loader_of(library, machine)
-        if loader is None:
-            continue
-        for pieces in containers.values():
-            choice = choose([code for code, _ in pieces], loader)
-            if choice.how == "none" or choice.entry is None:
-                continue
-            for name in pieces[choice.entry][1]:
-                best[name][at] = max(best[name][at], choice.how, key=_HOWS.index)
-    return (KernelRow(library=library.path, name=name, on=tuple(best[name])) for name in every)
 
 
 def _buffer(source: str | os.PathLike[str] | bytes, name: str) -> Buffer:

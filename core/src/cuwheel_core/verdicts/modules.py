@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from cuwheel_core.facts.arch import Arch
 
 
+# A container by its number in the file; cubins that stand in none, by their row.
+Place: TypeAlias = int | DeviceCode
 _REGISTERING = ("elf", "pe")  # the others are loaded as a whole
 # When a library that nobody described is taken for one that chooses its kernels itself.
 _MANY_CONTAINERS = 16
@@ -89,6 +91,11 @@ class Choosing(Struct, frozen=True):
 
 
 def modules(library: Library) -> tuple[Module, ...]:
+    """The modules of a library, those alike as one: what the runtime registers, and what its own code loads."""
+    return _count_alike(modules_by_place(library).values())
+
+
+def modules_by_place(library: Library) -> dict[Place, Module]:
     """What the runtime registers, and what the library's own code loads from elsewhere in the file.
 
     Left out: LTO-IR alone, which no driver loads; what stands in the sections of registered code without being
@@ -97,14 +104,14 @@ def modules(library: Library) -> tuple[Module, ...]:
     Objects and archives have the modules of what will be linked from them.
     """
     if is_driver_copy(library):
-        return ()
+        return {}
     rows = library.device_code
     linked = device_linked(library)
     kept = any(not row.linked for row in rows) and library.type != "relocatable"
     left_behind = _left_behind(library) | without_kernels(library)
     registers = library.format in _REGISTERING
     by_code: dict[tuple[int, ...], tuple[Code, ...]] = {}
-    found = []
+    found: dict[Place, Module] = {}
     for index, container in enumerate(library.containers):
         if index in left_behind or (not container.code and index in linked):
             continue  # of the latter nvcc registers one for every shared library; most have nothing in it
@@ -116,22 +123,16 @@ def modules(library: Library) -> tuple[Module, ...]:
         own = registers and container.section not in FATBIN_SECTIONS
         made = _module(code, codes, container.section, device_linked=made_by_link, own=own)
         lacks = tuple(_absent(container, code))
-        found.append(replace(made, symbols=container.symbols, absent=lacks, managed=container.managed))
+        found[index] = replace(made, symbols=container.symbols, absent=lacks, managed=container.managed)
     inside = {index for container in library.containers for index in container.code}
-    found += [
-        _module(
-            [row],
-            tuple(_codes([row])),
-            row.section,
-            device_linked=kept and row.linked,
-            own=registers and row.section not in FATBIN_SECTIONS,
-        )
-        for index, row in enumerate(rows)
-        if index not in inside
-    ]
+    for index, row in enumerate(rows):
+        if index not in inside:
+            own = registers and row.section not in FATBIN_SECTIONS
+            codes = tuple(_codes([row]))
+            found[row] = _module([row], codes, row.section, device_linked=kept and row.linked, own=own)
     if library.type == "relocatable":
-        found = [replace(each, relocatable=False, device_linked=False) for each in found]
-    return _count_alike(each for each in found if each.codes or each.empty)
+        found = {place: replace(each, relocatable=False, device_linked=False) for place, each in found.items()}
+    return {place: each for place, each in found.items() if each.codes or each.empty}
 
 
 def is_driver_copy(library: Library) -> bool:

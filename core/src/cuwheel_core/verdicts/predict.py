@@ -41,7 +41,9 @@ from cuwheel_core.verdicts.choice import (
 from cuwheel_core.verdicts.condition import Condition, condition
 from cuwheel_core.verdicts.modules import (
     Choosing,
+    LinkResult,
     Module,
+    Place,
     RelocatableObject,
     choosing,
     link_objects,
@@ -154,13 +156,12 @@ def predict_by_code(found: Sequence[Module], chooses: Choosing, device: Loader, 
     judged = [each for each in everything if not each.module.relocatable]
     linked = [each for each in judged if each.module.device_linked]
     plain = [each for each in judged if not each.module.device_linked]
-    # Linked code that fits is taken, though it may lack everything: then nothing is linked at load.
-    if not (linked or objects) or any(each.choice.how in GOOD or each.absent for each in linked):
+    made = _link_at_load(everything, too_new=too_new)
+    if made is None:
         # Of several links one that does not fit is no container of its own: its kernels have no name.
         linked = [_failed(each, SYMBOL_NOT_FOUND) if each.choice.error == NO_KERNEL_IMAGE else each for each in linked]
         return _add_up(chooses, [*plain, *linked])
     own = objects_of_its_own(found)
-    made = link_objects([RelocatableObject(each.module, each.choice) for each in objects], too_new=too_new)
     mixed = len({each.choice.how == "none" for each in objects if each.module in own}) > 1
     if made.error is None:
         runs = [_ModuleChoice(each.module, each.choice) for each in made.in_it]
@@ -177,6 +178,32 @@ def predict_by_code(found: Sequence[Module], chooses: Choosing, device: Loader, 
         alternatives=made.alternatives,
         link_too_new=made.too_new,
     )
+
+
+def _link_at_load(everything: Sequence[_ModuleChoice], *, too_new: bool) -> LinkResult | None:
+    """What the link of the relocatable objects comes to; None where there is none.
+
+    Linked code that fits is taken, though it may lack everything: then nothing is linked at load.
+    """
+    objects = [RelocatableObject(each.module, each.choice) for each in everything if each.module.relocatable]
+    linked = [each for each in everything if each.module.device_linked]
+    if not (linked or objects) or any(each.choice.how in GOOD or each.absent for each in linked):
+        return None
+    return link_objects(objects, too_new=too_new)
+
+
+def choices_on(found: Sequence[Module], device: Loader, *, too_new: bool = False) -> tuple[Choice, ...]:
+    """What the driver makes of each module, in their order; objects run where their link at load takes them in."""
+    everything = [_choice_on(each, device) for each in found]
+    link = _link_at_load(everything, too_new=too_new)
+    in_it = {id(each.module) for each in link.in_it} if link else set()
+
+    def settled(each: _ModuleChoice) -> Choice:
+        if not each.module.relocatable:
+            return each.choice
+        return replace(each.choice, how="jit" if id(each.module) in in_it else "none")
+
+    return tuple(map(settled, everything))
 
 
 def _loadable(found: Sequence[Module]) -> bool:
@@ -364,16 +391,9 @@ class Reach(Struct, frozen=True, kw_only=True):
         is told about compiling does not count.
         """
         library = self.library
-        updated = drivers.once_updated(library, machine)
-        if self.by_linker:
-            updated = replace(updated, driver=None, driver_cuda=None, jit="allowed")
-        device = drivers.loader_of(library, updated)
+        device, too_new = self._loader_on(machine)
         if device is None or not _loadable(self.modules):
             return NOTHING
-        newer = drivers.newer_toolkits(library, updated)
-        # With some of its toolkits newer it is not known which of them wrote the objects: that becomes a condition.
-        known = drivers.cuda_of_driver(updated, drivers.system_of(library, machine)) is not None
-        too_new = known and bool(newer) and len(newer) == len(library.toolkits)
         said = predict_by_code(self.modules, self.chooses, device, too_new=too_new)
         if library.format == "ptx" and said.predicted_error == NO_KERNEL_IMAGE:
             # There is nothing to choose from: the text is read, its version first.
@@ -381,6 +401,25 @@ class Reach(Struct, frozen=True, kw_only=True):
             too_old = isa and device.ptx_isa and not versions.at_least(device.ptx_isa, isa)
             said = replace(said, predicted_error=UNSUPPORTED_PTX if too_old else INVALID_PTX)
         return with_machine_limits(replace(said, by_linker=self.by_linker), library, machine)
+
+    def choices_on(self, machine: Device, found: Mapping[Place, Module]) -> dict[Place, Choice]:
+        """What is taken there of each of its modules by their places; nothing where the GPU is not known."""
+        device, too_new = self._loader_on(machine)
+        if device is None:
+            return {}
+        return dict(zip(found, choices_on(tuple(found.values()), device, too_new=too_new), strict=True))
+
+    def _loader_on(self, machine: Device) -> tuple[Loader | None, bool]:
+        """What chooses there, and whether all of the code is of toolkits that its driver cannot link."""
+        library = self.library
+        updated = drivers.once_updated(library, machine)
+        if self.by_linker:
+            updated = replace(updated, driver=None, driver_cuda=None, jit="allowed")
+        newer = drivers.newer_toolkits(library, updated)
+        # With some of its toolkits newer it is not known which of them wrote the objects: that becomes a condition.
+        known = drivers.cuda_of_driver(updated, drivers.system_of(library, machine)) is not None
+        too_new = known and bool(newer) and len(newer) == len(library.toolkits)
+        return drivers.loader_of(library, updated), too_new
 
     def by_code(self, device: Loader) -> Prediction:
         """On a GPU, whatever else of its machine may stop the library."""

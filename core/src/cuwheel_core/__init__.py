@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cuwheel_core.api import (
         Contents,
-        CoverageMatrix,
         coverage,
         device,
         kernels,
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from cuwheel_core.device_code.libraries import Library
     from cuwheel_core.errors import CuwheelError
     from cuwheel_core.verdicts.condition import Condition
+    from cuwheel_core.verdicts.coverage import CoverageMatrix
     from cuwheel_core.verdicts.device import Device
 
 __version__ = "0.9.0rc1"
@@ -40,6 +40,7 @@ __all__ = [
 ]
 _ELSEWHERE = {
     "Condition": "verdicts.condition",
+    "CoverageMatrix": "verdicts.coverage",
     "CuwheelError": "errors",
     "Device": "verdicts.device",
     "Library": "device_code.libraries",

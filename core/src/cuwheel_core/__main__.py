@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,6 +12,9 @@ from cuwheel_core import api
 from cuwheel_core.errors import CuwheelError
 from cuwheel_core.support import printable
 from cuwheel_core.support.structs import to_json
+
+if TYPE_CHECKING:
+    from cuwheel_core.verdicts.coverage import CoverageMatrix
 
 _SHOWN = 20
 
@@ -45,7 +49,7 @@ def _say(found: object) -> None:
         sys.stdout.write(printable.text(msgspec.json.encode(found, enc_hook=to_json).decode()) + "\n")
 
 
-def _matrix(found: api.CoverageMatrix) -> list[str]:
+def _matrix(found: CoverageMatrix) -> list[str]:
     lines = []
     for row in found.libraries:
         told = ", ".join(f"{device}: {outcome}" for device, outcome in zip(found.devices, row.outcomes, strict=True))

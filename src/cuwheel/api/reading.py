@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cuwheel.verdicts.planning.plan import Plan
     from cuwheel.verdicts.verdict import Check
     from cuwheel_core.support.finding import Finding
+    from cuwheel_core.verdicts.device import Device
 
 
 def doctor(*, on: Machines = (), env: Path | None = None, needs: Sequence[str] = ()) -> Doctor:
@@ -65,8 +66,14 @@ def inspect(
     platform: str | None = None,
     entries: bool = False,
     whole: bool = False,
+    coverage: bool = False,
+    on: Machines = (),
 ) -> Inspect:
-    """Read the device code in a wheel or its facts file, a library, folder, installed package or `name==version`."""
+    """Read the device code in a wheel or its facts file, a library, folder, installed package or `name==version`.
+
+    `coverage`: also which kernels have code for which GPU: of the machines `on` which that is asked, or of each
+    capability that some of the code was made for.
+    """
     from cuwheel.report import inspect as report
 
     env = environment_folder(env)
@@ -78,7 +85,27 @@ def inspect(
         search="whole" if whole else "data",
         python=False,  # nothing that is shown depends on it, and PyTorch's takes as long as its libraries
     )
-    return report.answer_of(found, entries=entries)
+    answer = report.answer_of(found, entries=entries)
+    return _with_coverage(answer, place, on, env) if coverage else answer
+
+
+def _with_coverage(answer: Inspect, place: str | Path, on: Machines, env: Path | None) -> Inspect:
+    from cuwheel.device_code import coverage as stage
+    from cuwheel.errors import UsageError
+    from cuwheel.machine import fleet
+
+    if str(place).endswith(".cuwheel.json"):
+        raise UsageError(f"{place} has the facts of a wheel, not its kernels", hint="ask about the wheel itself")
+    devices: Mapping[str, Device] = stage.devices_of(answer.libraries)
+    if on:
+        machines = fleet.machines_asked_for(on, None, env=env)
+        if blind := [each.name for each in machines if each.capability is None]:
+            raise UsageError(f"{blind[0]} has no GPU that cuwheel can see", hint="name one: --on h100")
+        devices = {each.name: each for each in machines}
+    findings: list[Finding] = []
+    matrix = stage.kernel_matrix(place, devices, findings, env=env)
+    new = (each for each in findings if each not in answer.findings)
+    return replace(answer, kernel_matrix=matrix, findings=(*answer.findings, *new))
 
 
 def kernels(

@@ -27,7 +27,11 @@ def _check(args: Namespace) -> Answer:
     if args.report:
         from cuwheel.report import for_ci
 
-        for_ci.save(answer, args.report)
+        seen = [each for each in answer.machines if each.capability]
+        # What a cluster's workers read is not read here again, and facts files have no kernels.
+        files = [] if args.cluster or not seen else [each for each in args.target if not each.endswith(".cuwheel.json")]
+        covered = [api.inspect(each, env=args.env, coverage=True, on=seen) for each in files]
+        for_ci.save(answer, args.report, covered)
     return answer
 
 
@@ -64,7 +68,8 @@ exit status: 0 it runs, 1 it fails on one of the machines or is not as asked,
             ),
             Option(
                 "--report FOLDER",
-                "also write what CI services show: summary.md, annotations.txt, junit.xml, check.sarif",
+                "also write what CI services show: summary.md (with kernels that lack code), annotations.txt, "
+                "junit.xml, check.sarif",
                 places.new_folder,
             ),
             more=True,

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import places
-from cuwheel.cli.common import HTML
+from cuwheel.cli.common import HTML, ON
 from cuwheel.cli.options import Command, Option, group
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def _inspect(args: Namespace) -> Answer:
         return api.kernels(args.target, args.kernels or None, env=args.env)
     if args.against is not None:
         return api.compare(args.target, args.against, env=args.env)
-    return api.inspect(args.target, env=args.env, entries=args.entries)
+    return api.inspect(args.target, env=args.env, entries=args.entries, coverage=args.coverage, on=args.on)
 
 
 INSPECT = Command(
@@ -36,6 +36,7 @@ INSPECT = Command(
   cuwheel inspect jaxmg==1.1.1              downloaded from your index
   cuwheel inspect . --html report.html      a folder, as a page
   cuwheel inspect libfoo.so --kernels gemm  where kernels are, and are missing
+  cuwheel inspect foo.whl --coverage        kernels x GPUs
   cuwheel inspect old.whl --against new.whl
 
 exit status: 0 everything was read, 1 something is damaged""",
@@ -43,6 +44,10 @@ exit status: 0 everything was read, 1 something is damaged""",
         _TARGET,
         Option("--env FOLDER", "the Python environment to look in", places.packages),
         HTML,
+        ON._replace(
+            help="with --coverage: GPUs as in check (default: each that code was made for)",
+            of=("--coverage",),
+        ),
         Option("--entries", "list every entry of every container (with --json)", of=("",)),
         group(
             "instead",
@@ -51,9 +56,10 @@ exit status: 0 everything was read, 1 something is damaged""",
                 "list kernels and the cubins they are in; NAME: only those whose name contains or matches it (* and ?)",
                 gives="",
             ),
+            Option("--coverage", "kernels x GPUs: which kernels lack code for which"),
             Option("--against OTHER", "compare with this one, and show what the change costs in bytes"),
         ),
     ),
     _inspect,
-    ways=("--kernels", "--against"),
+    ways=("--kernels", "--coverage", "--against"),
 )

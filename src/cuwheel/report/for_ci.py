@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
-from cuwheel.report import markdown
+from cuwheel.report import kernel_matrix, markdown
 from cuwheel.report.answer import document_of
-from cuwheel.report.document import Document
+from cuwheel.report.document import Document, Heading
 from cuwheel.report.tables import figure, table
 from cuwheel.support import codec, files
 from cuwheel.support.answer import shown
@@ -24,6 +24,7 @@ from cuwheel_core.support.finding import SEVERITIES, Finding
 from cuwheel_core.verdicts.condition import outcome_in_words
 
 if TYPE_CHECKING:
+    from cuwheel.report.inspect import Inspect
     from cuwheel.verdicts.verdict import Check, Target, Verdict
 
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -32,22 +33,26 @@ _MACHINES = 4
 _NUMBERS = re.compile(r"[0-9]+")
 
 
-def save(answer: Check, folder: Path) -> None:
+def save(answer: Check, folder: Path, covered: Sequence[Inspect] = ()) -> None:
+    """`covered`: the answers of `inspect --coverage` about the targets, whose kernels stand in the summary."""
     answer = shown(answer)
     folder.mkdir(parents=True, exist_ok=True)
-    files.write(folder / "summary.md", summary(answer))
+    files.write(folder / "summary.md", summary(answer, [shown(each) for each in covered]))
     files.write(folder / "annotations.txt", github_annotations(answer))
     files.write(folder / "junit.xml", junit(answer))
     files.write(folder / "check.sarif", sarif(answer))
 
 
-def summary(answer: Check) -> str:
-    """The document of the terminal, and the files with their sizes."""
+def summary(answer: Check, covered: Sequence[Inspect] = ()) -> str:
+    """The document of the terminal, the files with their sizes, and which kernels lack code for which machine."""
     rows = ((wording.file_name(each.target), wording.size(each.size), " ".join(each.archs)) for each in answer.targets)
     found = document_of(answer, verbose=False)
-    return markdown.text(
-        Document(found.title, (*found.blocks, table(("file", figure("size"), "device code for"), rows)))
-    )
+    blocks = [*found.blocks, table(("file", figure("size"), "device code for"), rows)]
+    for each in covered:
+        if each.kernel_matrix and each.kernel_matrix.kernels:
+            blocks.append(Heading(f"Kernels of {wording.file_name(each.target)}"))
+            blocks += kernel_matrix.blocks(each.kernel_matrix, each.libraries, verbose=False)
+    return markdown.text(Document(found.title, tuple(blocks)))
 
 
 # What is to be said of each file, the same on several machines once.

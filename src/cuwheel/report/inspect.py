@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.device_code.contents import Bitcode, Survey
+from cuwheel.device_code.coverage import KernelMatrix
 from cuwheel.device_code.description import Description
 from cuwheel.support.answer import Answer
 from cuwheel.verdicts import library_rules
@@ -37,6 +38,7 @@ class Inspect(Answer, frozen=True, kw_only=True):
     description: Description | None = None  # what cuwheel wrote into a wheel that it built
     variant: Variant | None = None  # what it says it is a variant for
     bitcode: tuple[Bitcode, ...] = ()
+    kernel_matrix: KernelMatrix | None = None  # kernels × GPUs, where that was asked for
 
     @property
     def succeeded(self) -> bool:

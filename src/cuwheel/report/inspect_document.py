@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.device_code import description
+from cuwheel.report import kernel_matrix
 from cuwheel.report.document import Block, Document, Heading, Paragraph, findings_section
 from cuwheel.report.tables import Amount, Cell, Facts, HeatMap, Row, Table, figure, map_of_code, short, table
 from cuwheel.verdicts import variant_values
@@ -193,6 +194,13 @@ _MANY = 16  # rows of a table: more are for --verbose
 
 def document(answer: Inspect, *, verbose: bool) -> Document:
     """The answer first, on one screen; then, with `verbose`, everything about each library."""
+    if matrix := answer.kernel_matrix:
+        covered = kernel_matrix.blocks(matrix, answer.libraries, verbose=verbose)
+        unreadable = findings_section(
+            each for each in merged_findings(answer, verbose=verbose) if each.severity == "error"
+        )
+        title = f"cuwheel inspect {_title(answer)} --coverage"
+        return Document(title, (Heading(_title(answer)), *covered, *unreadable))
     with_code = [library for library in answer.libraries if library.device_code]
     others = [library for library in answer.libraries if not library.device_code]
     groups = grouped(answer.libraries, by_folder=False)

@@ -195,7 +195,8 @@ def test_ptx_can_be_compiled_ahead(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main([*words, "--set", "python=3.11,os=linux,cpu=x86_64"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "compiled before the first start, less than a second of one core: cuwheel install demo==1.0" in shown
-    assert f"--index {folder} --compile" in shown
+    context = f"--find-links {folder} --no-index --on 'rtx 5090' --driver 580.65.06"
+    assert f"{context} --set python=3.11 --set os=linux --set cpu=x86_64 --compile" in shown
     assert "2.0 runs once its PTX is compiled for this GPU, less than a second of one core: cuwheel graft" in shown
     assert "cuwheel graft demo==2.0 --compile sm_120 -o OUT" in shown
     native = _find(on=["h100"], find_links=[str(folder)], no_index=True)

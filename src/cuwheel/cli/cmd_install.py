@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.cli import places, values
 from cuwheel.cli.common import INDEX, ON, REFINEMENT, refinement
-from cuwheel.cli.options import Command, Conflict, Option, group, request_of
+from cuwheel.cli.options import Command, Option, group, request_of
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 # `install` looks for the same, in the same places.
 NAME = Option("NAME", "a package, perhaps with versions: 'torch>=2.5'", values.package, field="wanted")
-MACHINES = (ON, Option("--env FOLDER", "the Python environment (default: the active one)", places.environment))
+MACHINES = (
+    ON._replace(kind=values.named_machines),
+    Option("--env FOLDER", "the Python environment (default: the active one)", places.environment),
+)
 PLACES = group(
     "where to look",
     Option(
@@ -199,6 +202,5 @@ exit status: 0 installed, 1 nothing runs, a change was refused, or put back""",
         ),
     ),
     _install,
-    conflicts=(Conflict(("--no-index", "--index")),),
     refuse=_refuse,
 )

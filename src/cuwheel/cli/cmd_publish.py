@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import places, values
-from cuwheel.cli.common import FOR, INDEX, VARIANTS
+from cuwheel.cli.common import FOR, INDEX, REFINEMENT, VARIANTS, refinement
 from cuwheel.cli.options import Command, Option, group, request_of
 from cuwheel.errors import UsageError
 
@@ -72,7 +72,7 @@ def _publish(args: Namespace) -> Answer:
         return api.publish_upload(*args.wheels, url=args.upload, limit=args.max_size, dry_run=args.dry_run)
     from cuwheel.delivery.request import PublishRequest
 
-    return api.publish(request_of(PublishRequest, args))
+    return api.publish(request_of(PublishRequest, args, refine=refinement(args)))
 
 
 PUBLISH = Command(
@@ -82,7 +82,6 @@ PUBLISH = Command(
   cuwheel publish dist/ --to index --dry-run   what would change
   cuwheel publish --to index --yank foo==1.0 --reason 'wrong results'
   cuwheel publish --to index --remove foo==0.9
-  cuwheel publish dist/*.whl --to index --keep 3
   cuwheel publish --to index --catalogue shipped
   cuwheel publish dist/*.whl --to index --sign ~/.ssh/id_ed25519
   cuwheel publish --check https://wheels.example.com --signers signers.txt
@@ -134,6 +133,7 @@ found something wrong""",
             ),
             more=True,
         ),
+        REFINEMENT._replace(rows=tuple(each._replace(of=_INDEX) for each in REFINEMENT.rows)),
         group(
             "what the index has",
             VARIANTS._replace(of=_INDEX),

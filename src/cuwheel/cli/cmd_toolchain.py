@@ -159,6 +159,7 @@ CACHE = Command(
   cuwheel cache --prune --older-than 30d --dry-run
   cuwheel cache --prune --older-than 30d           what nobody used for a month
   cuwheel cache --prune --most 5GB                 oldest first, until it fits
+  cuwheel cache --prune --most 0                   all that may go
 
 Never removed: what an undo needs, the states of signed indexes, and what a
 running build may be using.""",
@@ -168,7 +169,7 @@ running build may be using.""",
             "removing",
             Option("--prune", "remove what is old, or too much"),
             Option("--older-than AGE", "last used longer ago than this: 30d, 12h, 2w", age),
-            Option("--most SIZE", "the oldest, until at most so much is left: 5GB", values.size),
+            Option("--most SIZE", "the oldest, until at most so much is left: 5GB, or 0", values.size_or_nothing),
             Option("--dry-run", "show what would be removed, remove nothing"),
         ),
     ),

@@ -147,6 +147,10 @@ def size(text: str) -> int:
     return found
 
 
+def size_or_nothing(text: str) -> int:
+    return 0 if text.strip() == "0" else size(text)
+
+
 # Versions.
 
 
@@ -331,6 +335,11 @@ def machines(text: str) -> list[str | Machine]:
     """GPUs, capabilities, profiles and fleet files, with commas: looked up here, once. `this` is, where it is used."""
     found = each_of(_machine_words(text), _machines)
     return [machine for _, machines in found for machine in machines]
+
+
+def named_machines(text: str) -> list[str]:
+    """The words of `machines`, each known, for what prints a command that names them again."""
+    return [word for word, _ in each_of(_machine_words(text), _machines)]
 
 
 def machines_or_all(text: str) -> list[str | Machine]:

@@ -317,7 +317,7 @@ def asked_first(where: Places, settings: Settings, given: Sequence[str]) -> dict
     *first, last = own + others
     found = {
         "PIP_INDEX_URL": own[0],
-        "PIP_EXTRA_INDEX_URL": " ".join([*own[1:], *others]),
+        "PIP_EXTRA_INDEX_URL": " ".join([*own[1:], *others]) or own[0],  # in place of what pip is configured with
         "UV_DEFAULT_INDEX": last,
         "UV_INDEX": " ".join(first),
         "UV_INDEX_STRATEGY": "first-index",
@@ -492,6 +492,14 @@ def _of_folder_index(folder: Path, project: str) -> Iterable[IndexFile]:
         if place.is_dir():
             return tuple(_in_folder(place))
     return ()
+
+
+def is_folder_of_wheels(index: str) -> bool:
+    """A folder with wheels beside each other, and not a folder of projects."""
+    folder = addresses.local_path(index)
+    if folder is None or not folder.is_dir() or (folder / simple_api.SIMPLE).is_dir():
+        return False
+    return any(each.suffix == ".whl" and each.is_file() for each in folder.iterdir())
 
 
 def _of_links(place: str, session: client.Session) -> Iterable[IndexFile]:

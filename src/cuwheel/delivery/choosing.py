@@ -314,16 +314,26 @@ def find_together(request: FindRequest) -> Find:
     """What `find` puts first: of several machines for each kind of them, since no one file need serve all."""
     with best_candidate.search_for(request, request.env) as search:
         if len(search.machines) == 1 or not request.on:
-            return _find_one(search, request.requirement)
+            return _with_command(_find_one(search, request.requirement), request)
         kinds = fleet_find.kinds_of_machine(request)
         if len(kinds) == 1:
-            return _find_one(search, request.requirement)
+            return _with_command(_find_one(search, request.requirement), request)
         answers: list[tuple[list[str], Find]] = []
         for machines, names in kinds.items():
             answers.append((names, _find_one(search.on_machines(machines), request.requirement)))
             if answers[-1][1].stopped == "interrupted":
                 break
         return fleet_find.combined(request, answers)
+
+
+def _with_command(answer: Find, request: FindRequest) -> Find:
+    """With the command that installs what is chosen, from the same places, for the same machine and environment."""
+    chosen = next((each for each in answer.candidates if each.chosen), None)
+    if chosen is None:
+        return answer
+    extras = f"[{','.join(answer.extras)}]" if answer.extras else ""
+    wanted = f"{answer.name}{extras}=={chosen.version}"
+    return replace(answer, install=("cuwheel", "install", wanted, *request.words_of_context))
 
 
 def _find_one(search: Search, wanted: Requirement) -> Find:

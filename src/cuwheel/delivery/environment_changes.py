@@ -203,14 +203,14 @@ def conflict_in(output: str) -> str | None:
 def index_variables(search: Search) -> dict[str, str]:
     """Options of ours as pip's and uv's variables: an address may hold a login, and command lines are public."""
     request, environ = search.request, resolver.pip_environment()
-    if request.indexes and not request.no_index:
+    if request.indexes:
         environ.pop("PIP_EXTRA_INDEX_URL", None)
         environ |= candidates.asked_first(search.places, search.session.settings, request.indexes)
+    elif request.no_index:
+        environ["PIP_NO_INDEX"] = "1"
     if request.find_links:
         environ["PIP_FIND_LINKS"] = " ".join(request.find_links)
         environ |= {"UV_FIND_LINKS": ",".join(request.find_links)} if request.indexes else {}
-    if request.no_index:
-        environ["PIP_NO_INDEX"] = "1"
     return environ
 
 

@@ -130,7 +130,8 @@ class Find(Answer, frozen=True, kw_only=True):
     `previews`: pre-releases that were passed over and are newer than what is chosen; `--pre` takes them, too.
     `elsewhere`: for a Jetson that none is known to serve, where its wheels come from. `extras`: that were asked for.
     `rows`: of several machines what each gets; then `candidates` says what all of them together make of a file, and
-    chosen is one that every machine gets. `lock`: the command that locks for them, as words.
+    chosen is one that every machine gets. `lock`: the command that locks for them, as words; `install`: that of one
+    machine, from the same places.
     """
 
     schema: Literal["cuwheel.find/1"] = "cuwheel.find/1"
@@ -146,6 +147,7 @@ class Find(Answer, frozen=True, kw_only=True):
     extras: tuple[str, ...] = ()
     rows: tuple[Served, ...] = ()
     lock: tuple[str, ...] = ()
+    install: tuple[str, ...] = ()
 
     @property
     def succeeded(self) -> bool:

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from cuwheel.delivery.find_answer import Find, Served
 from cuwheel.machine import fleet
-from cuwheel.machine.fleet import Machine, Refinement
 from cuwheel.verdicts.verdict import ORDER
 from cuwheel_core.support.wording import a_few
 from cuwheel_core.verdicts.condition import merged
@@ -18,6 +17,7 @@ from cuwheel_core.verdicts.condition import merged
 if TYPE_CHECKING:
     from cuwheel.delivery.find_answer import FoundFile
     from cuwheel.delivery.request import FindRequest
+    from cuwheel.machine.fleet import Machine
 
 _NAMED = 5
 
@@ -104,14 +104,8 @@ def _lock_command(request: FindRequest) -> Iterator[str]:
         "--lock-for",
         named if len(words) == 1 and named else "fleet.toml",
     )
-    yield from chain.from_iterable(("--index", each) for each in request.indexes)
-    yield from chain.from_iterable(("--find-links", each) for each in request.find_links)
-    yield from ["--no-index"] if request.no_index else []
-    yield from ["--pre"] if request.pre else []
-    refine = request.refine or Refinement()
-    for name in refine.__struct_fields__:
-        if (value := getattr(refine, name)) is not None:
-            yield from ("--set", f"{name}={value}")
+    yield from request.words_of_places
+    yield from request.refine.words if request.refine else ()
     machines = fleet.machines_asked_for(request.on, request.refine)
     if python := next((version_here() for each in machines if each.python is None), None):
         yield from ("--set", f"python={python}")

@@ -116,7 +116,8 @@ class Part(Struct, frozen=True, kw_only=True):
 
 
 class Install(Answer, frozen=True, kw_only=True):
-    """`changes`: what changes in the environment, or with `dry_run` would. `refused`: those that `--allow` must name.
+    """`changes`: what changes in the environment, or with `dry_run` would. `refused`: those that `--allow` must name;
+    `allowing`: the command that allows them, as words.
 
     `rolled_back`: the environment is as it was before, because of `problem`. `written`: it was changed. `undone`: the
     last install was put back. `fallback`: that of the first package that has one. `pins`: what has to
@@ -154,6 +155,7 @@ class Install(Answer, frozen=True, kw_only=True):
     checks: tuple[Result, ...]
     causes: tuple[Cause, ...]
     findings: tuple[Finding, ...]
+    allowing: tuple[str, ...] = ()
 
     @property
     def succeeded(self) -> bool:

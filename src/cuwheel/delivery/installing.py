@@ -200,6 +200,9 @@ def _if_allowed(
         plan.answer,
         changes=changes,
         refused=refused,
+        allowing=(*request.words_with_allow, "--allow", ",".join((*request.allow, *(each.name for each in refused))))
+        if refused
+        else (),
         pins=plan.settings.needed,
         pinned=tuple(each.path for each in pinned),
         findings=choosing.setting_findings(plan.settings, written=bool(pinned)),

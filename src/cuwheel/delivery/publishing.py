@@ -22,13 +22,16 @@ from cuwheel.delivery.index_folder import JOURNAL, IndexFolder, Journal
 from cuwheel.delivery.install_answer import Part
 from cuwheel.delivery.simple_api import SCHEMA, Project, ProjectList
 from cuwheel.delivery.variants import PublishedVariant
+from cuwheel.device_code import wheel_facts
 from cuwheel.errors import UsageError
 from cuwheel.facts import services
 from cuwheel.network import addresses, resolver
 from cuwheel.support import codec, files, log, masking, process, quoting
 from cuwheel.support.answer import Answer
 from cuwheel.support.finding import finding
+from cuwheel.wheel import requirements
 from cuwheel_core.errors import MalformedError, UnreadableError
+from cuwheel_core.fix import Fix
 from cuwheel_core.support.finding import Finding, gravest_first
 from cuwheel_core.support.wording import first_few, size
 
@@ -85,7 +88,7 @@ class Publish(Answer, frozen=True, kw_only=True):
     """`channels`: all that the index has. `removed`, `yanked`, `unyanked`: file names. `changes`: every file of the
     folder that is written or removed; with `dry_run` nothing was, and these are those that would be. Where `action` is
     "check", `wheels` are those of the index, each sound or wrong. `mirror`: of a requirements file. `copied`: what
-    `--copy-to` wrote or removed elsewhere.
+    `--copy-to` wrote or removed elsewhere. `uses`: ways to install what was added.
     """
 
     schema: Literal["cuwheel.publish/1"] = "cuwheel.publish/1"
@@ -101,6 +104,7 @@ class Publish(Answer, frozen=True, kw_only=True):
     changes: tuple[Change, ...] = ()
     mirror: Mirror | None = None
     copied: tuple[Change, ...] = ()
+    uses: tuple[Fix, ...] = ()
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -144,7 +148,35 @@ def publish(request: PublishRequest, *, of_others: bool = False) -> Publish:
         yanked=yanked,
         unyanked=unyanked,
         changes=tuple(map(_change, last.values())),
+        uses=tuple(_uses(index, arrived)) if not (refused or request.dry_run) else (),
         findings=(*_findings(arrived, wanted, request, brought=brought), *made.findings, *unattested),
+    )
+
+
+def _uses(index: IndexFolder, arrived: Sequence[Arrival]) -> Iterator[Fix]:
+    """The commands that install what was added, from the folder as it is.
+
+    Where its requirements are not all in the index, pip has to be given the others' index, too.
+    """
+    facts = next((wheel_facts.parse(each.facts, each.name) for each in arrived if each.facts), None)
+    if facts is None:
+        return
+    folder = files.absolute(index.root)
+    wanted = f"{facts.name}=={facts.version}"
+    yield Fix.run("cuwheel install", wanted, "--index", folder, changes=("package",))
+    simple = (folder / simple_api.SIMPLE).as_uri()
+    elsewhere = [
+        each for each in requirements.brought(facts.requires_dist) if not (folder / simple_api.SIMPLE / each).is_dir()
+    ]
+    if not elsewhere:
+        yield Fix.run("pip install --index-url", simple, wanted, changes=("package",))
+        return
+    yield Fix.run(
+        "pip install --extra-index-url",
+        simple,
+        wanted,
+        changes=("package",),
+        text=f"with pip, which then takes {facts.name} from any index that has this version",
     )
 
 

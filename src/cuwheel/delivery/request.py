@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
@@ -69,6 +70,7 @@ class PublishRequest:
 
     def __post_init__(self) -> None:
         normalise(self)
+        _take_folders_of_wheels(self)
         object.__setattr__(self, "machines", machine_words(self.machines))
         must_be_positive(keep=self.keep)
         changed = self.wheels or self.yank or self.unyank or self.remove or self.keep or self.catalogue
@@ -77,9 +79,16 @@ class PublishRequest:
                 raise UsageError("a mirror is made of a requirements file alone", hint="publish the rest afterwards")
             if not self.machines:
                 raise UsageError("a mirror needs its machines", hint="--for fleet.toml")
-        elif self.machines or self.slim or self.originals or self.indexes or self.find_links:
+        elif (
+            self.machines
+            or self.slim
+            or self.originals
+            or self.indexes
+            or self.find_links
+            or (self.refine and self.refine.words)
+        ):
             raise UsageError(
-                "--for, --slim, --originals, --index and --find-links are for a mirror",
+                "--for, --slim, --originals, --index, --find-links and what is said of machines are for a mirror",
                 hint="cuwheel publish -r requirements.txt --for fleet.toml --slim --to mirror",
             )
         if not (changed or self.requirements or self.copy_to):
@@ -99,6 +108,14 @@ class PublishRequest:
     def named(self) -> tuple[str | Path, ...]:
         """The wheels, however many."""
         return as_paths(self.wheels)
+
+
+def _take_folders_of_wheels(request: PublishRequest | FindRequest | CatalogueRequest) -> None:
+    """Takes a folder of wheels that was given as an index as what it is."""
+    loose = [each for each in request.indexes if candidates.is_folder_of_wheels(each)]
+    if loose:
+        object.__setattr__(request, "indexes", tuple(each for each in request.indexes if each not in loose))
+        object.__setattr__(request, "find_links", (*request.find_links, *loose))
 
 
 def must_be_line(reason: str) -> None:
@@ -163,8 +180,24 @@ class FindRequest:
         normalise(self)
         object.__setattr__(self, "on", machine_words(self.on))
         must_be_positive(budget=self.budget)
+        _take_folders_of_wheels(self)
         if self.wanted:
             object.__setattr__(self, "requirement", candidates.parse_requirement(self.wanted))
+
+    @property
+    def words_of_places(self) -> tuple[str, ...]:
+        """The options of the command line that say where is looked."""
+        named = [("--index", each) for each in self.indexes] + [("--find-links", each) for each in self.find_links]
+        flags = [flag for flag, asked in (("--no-index", self.no_index), ("--pre", self.pre)) if asked]
+        return (*chain.from_iterable(named), *flags)
+
+    @property
+    def words_of_context(self) -> tuple[str, ...]:
+        """The options that ask for the same places, machines and environment once more."""
+        env = ("--env", str(self.env)) if self.env else ()
+        asked = machine_words(self.on)
+        named = chain.from_iterable(("--on", each) for each in asked if isinstance(each, str))
+        return (*self.words_of_places, *named, *(self.refine.words if self.refine else ()), *env)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +224,7 @@ class CatalogueRequest:
             from cuwheel.network import cluster_access  # noqa: PLC0415 - few have one
 
             cluster_access.parse_address(self.cluster)
+        _take_folders_of_wheels(self)
         if not self.names and not (self.to / "catalogue.json").is_file():
             raise UsageError("no package was given", hint="cuwheel catalogue add torch --to catalogue")
         for each in self.names:
@@ -250,6 +284,24 @@ class InstallRequest(FindRequest):
             from cuwheel.delivery import pin_files  # noqa: PLC0415 - few write settings
 
             pin_files.parse_place(each)
+
+    @property
+    def words_with_allow(self) -> tuple[str, ...]:
+        """The command that asks for the same once more, up to the names that `--allow` gets beside those it has."""
+        what = (
+            ("-r", str(self.requirements))
+            if self.requirements
+            else ("--locked", str(self.locked))
+            if self.locked
+            else (self.wanted,)
+        )
+        flags = [f"--{name}" for name in ("slim", "compile", "dry_run") if getattr(self, name)]
+        named = [("--pin", each) for each in self.pin] + [("--catalogue", each) for each in self.catalogues]
+        named += [("--signers", str(self.signers))] if self.signers else []
+        if tuple(self.fallback) != ("older", "source", "cpu"):
+            named += [("--fallback", ",".join(self.fallback) or "none")]
+        flags = [each.replace("_", "-") for each in flags]
+        return ("cuwheel", "install", *what, *self.words_of_context, *flags, *chain.from_iterable(named))
 
     @property
     def without_source(self) -> tuple[Fallback, ...]:

@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeGuard, Union
 
@@ -102,6 +103,17 @@ class Refinement(Software, frozen=True, kw_only=True):
 
     l4t: str | None = None
     jit: Jit | None = None
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The options of the command line that say this."""
+        driver, settings = (
+            self.driver or self.driver_cuda,
+            ("python", "torch", "os", "cpu", "glibc", "jax_cuda", "l4t", "jit"),
+        )
+        options = (("--driver", driver), ("--torch-cuda", self.torch_cuda))
+        known = (("--set", f"{name}={value}") for name in settings if (value := getattr(self, name)) is not None)
+        return tuple(chain.from_iterable((*((name, value) for name, value in options if value), *known)))
 
     def apply(self, machine: Machine) -> Machine:
         changes = {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}

@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from cuwheel.report.document import Block, Document, Heading, Paragraph
+from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim
 from cuwheel.report.tables import Amount, Facts, Row, Table, figure, short, table
 from cuwheel.support.answer import Answer
 from cuwheel.toolchains.store import AGAIN, Held, Pruning, Thing
@@ -106,7 +106,12 @@ def _blocks(answer: Cache, *, verbose: bool) -> Iterator[Block]:
     )
     yield table(columns, rows)
     if not answer.pruned and any(each.removable for each in answer.kinds):
-        yield Paragraph("Empty it: cuwheel cache --prune --older-than 30d, or --most 5GB; --dry-run shows what goes.")
+        yield Verbatim(
+            (
+                "Empty it: cuwheel cache --prune --most 0",
+                "Only what nobody used for a month: cuwheel cache --prune --older-than 30d",
+            )
+        )
     if any(each.name == "undo" for each in answer.kinds):
         yield Paragraph("What an undo needs goes with cuwheel slim --commit ENVIRONMENT.")
 

@@ -51,10 +51,7 @@ def document(answer: Find, *, verbose: bool) -> Document:
         elif chosen.outcome == "unknown" and chosen.known_from:
             sentence = f"{answer.name} {chosen.version}: no CUDA code that can be judged{other}"
         blocks = [Heading(sentence), *_so_far(answer, chosen), *hint]
-        # A folder has to be named again.
-        place = ["--index", chosen.index] if not chosen.index.startswith(("http:", "https:")) else []
-        extras = f"[{','.join(answer.extras)}]" if answer.extras else ""
-        command = quoting.here(["cuwheel", "install", f"{answer.name}{extras}=={chosen.version}", *place])
+        command = quoting.here(answer.install)
         blocks += _chosen(chosen, command, verbose=verbose)
         if chosen.compiling:
             words = f"  compiled before the first start, {rough_seconds(*chosen.compiling)} of one core:"

@@ -32,10 +32,8 @@ def document(answer: Install, *, verbose: bool) -> Document:
     if answer.recovered:
         text = f"  an earlier install of {answer.recovered} was interrupted: the environment was restored"
         blocks.append(Paragraph(text))
-    if answer.refused:
-        allow = ",".join(each.name for each in answer.refused)
-        command = quoting.here(["cuwheel", "install", answer.name, "--allow", allow])
-        blocks.append(Verbatim((f"  if it may be, with your other options: {command}",)))
+    if answer.allowing:
+        blocks.append(Verbatim((f"  if it may be: {quoting.here(answer.allowing)}",)))
     chosen = {each.file: each for each in answer.candidates if each.chosen}
     compiled = {each.file for each in answer.compiled}
     blocks += [Facts(tuple(_taken(each, chosen.get(each.file or ""), compiled))) for each in answer.packages]

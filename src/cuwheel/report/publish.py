@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cuwheel.report import variants
 from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim, findings_section, hidden
 from cuwheel.report.tables import Amount, Column, Table, figure, short, table
-from cuwheel.support import files, quoting
+from cuwheel.support import quoting
 from cuwheel_core.support.wording import counted, elided, percent, size
 from cuwheel_core.verdicts.condition import outcome_in_words
 from cuwheel_core.wheel.tags import WheelName
@@ -80,14 +80,18 @@ def _use(answer: Publish) -> Iterator[Block]:
     if answer.mirror:
         locks = [PurePath(answer.place, each) for each in answer.mirror.locks if each.startswith("pylock.")]
         lines = [f"  {quoting.here(['uv', 'pip', 'sync', each])}" for each in map(str, locks[:_LOCKS])]
-        lines += [f"  {quoting.here(['pip', 'install', '-r', each])}" for each in map(str, locks[:1])]
+        lines += [
+            f"  {quoting.here(['pip', 'install', '-r', each])}   (pip 26.3 or later)" for each in map(str, locks[:1])
+        ]
         if lines:
             yield Verbatim(("Use it, with uv or with pip:", *lines))
         return
-    names = dict.fromkeys(found.name for each in answer.wheels if each.added and (found := WheelName.parse(each.file)))
-    if answer.action == "publish" and names and answer.succeeded and not answer.dry_run:
-        simple = (files.absolute(answer.place) / "simple").as_uri()
-        yield Verbatim((f"Use it: {quoting.here(['pip', 'install', '--index-url', simple, next(iter(names))])}",))
+    if not any(each.added for each in answer.wheels):
+        return
+    for number, fix in enumerate(answer.uses):
+        said = "or " if number else "Use it"
+        lines = [f"  {quoting.command_of_fix(words, fix.shell)}" for words in fix.commands]
+        yield Verbatim((f"{said}{fix.text}:" if fix.text else f"{said.strip()}:", *lines))
 
 
 def _mirror(mirror: Mirror, *, dry_run: bool) -> Iterator[Block]:

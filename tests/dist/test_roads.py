@@ -105,7 +105,7 @@ def test_the_laboratory_comes_with_a_wheel_of_its_own(bare: Bare, laboratory: Pa
     (tmp_path / "measured.py").write_text("def nothing():\n    return 1\n")
     (tmp_path / "TRIALS.toml").write_text("command = 'true'\nrepeats = 2\n")
     missing = bare.answers("lab", "trials", "run", "TRIALS.toml", cwd=tmp_path, status=14)
-    assert 'pip install "cuwheel[lab]"' in missing
+    assert "pip install 'cuwheel[lab]'" in missing
     assert ", lab" not in bare.answers("--help", cwd=tmp_path)
     site = tmp_path / "site"
     words = ["-m", "pip", "install", "--quiet", "--no-deps", "--target", str(site), str(laboratory)]
@@ -129,7 +129,7 @@ def test_extras_are_asked_for_by_name(bare: Bare, native: Path, tmp_path: Path) 
         (("publish", native, "--to", "index", "--attest"), "attest"),
     ):
         told = bare.answers(*words, cwd=tmp_path, status=14, ACTIONS_ID_TOKEN_REQUEST_URL="https://a.example")  # noqa: S106 - an address
-        assert f'hint: pip install "cuwheel[{extra}]"' in told, (words, told)
+        assert f"hint: pip install 'cuwheel[{extra}]'" in told, (words, told)
 
 
 def test_a_home_that_cannot_be_written(bare: Bare, native: Path, tmp_path: Path) -> None:

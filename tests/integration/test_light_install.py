@@ -108,5 +108,5 @@ def test_what_needs_the_extra_names_it(light: Path, tmp_path: Path, verb: str) -
     assert done.returncode == 14, done.stderr
     assert "auditwheel" in done.stderr
     assert "not installed" in done.stderr
-    assert 'hint: pip install "cuwheel[build]"' in done.stderr
+    assert "hint: pip install 'cuwheel[build]'" in done.stderr
     assert not (tmp_path / "out").exists()

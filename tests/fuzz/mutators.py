@@ -6,6 +6,8 @@ import json
 import random
 from typing import Any
 
+from tests.fixtures import foreign
+
 
 class Bare:
     """Text that stands in a document as it is, without quotation marks: a number that Python would not write."""
@@ -45,6 +47,7 @@ HOSTILE: tuple[Any, ...] = (
     *(0, -1, 1, 2**31, 2**63, 2**64, 10**400, 1e308, -0.5, True, False, None),
     *NUMBERS,
     *(DIGITS, f"1.{DIGITS}", f">={DIGITS}", "²", "abcdefghijklmnopqrst", "3.999999999", "libcudart.so" + ".1" * 30_000),
+    *foreign.NAMES.values(),
     *([], {}, [[]], [None] * 50, {"": ""}, {"a": {"b": {"c": {}}}}),
 )
 

@@ -101,6 +101,22 @@ def test_the_rest(bare: Bare, native: Path, tmp_path: Path) -> None:
     assert (tmp_path / "kit.pyz").is_file()
 
 
+def test_the_core_alone_answers(bare: Bare, core: Path, tmp_path: Path) -> None:
+    """It brings its three requirements and nothing else, and knows no cuwheel."""
+    python = tmp_path / "alone" / "bin" / "python"
+    subprocess.run([bare.python, "-m", "venv", tmp_path / "alone"], check=True, timeout=MINUTES)
+    words = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(core)]
+    subprocess.run([python, *words], check=True, timeout=MINUTES)
+    listed = [str(python), "-m", "pip", "list", "--format", "json", "--disable-pip-version-check"]
+    found = json.loads(subprocess.run(listed, capture_output=True, check=True, timeout=MINUTES).stdout)
+    brought = {each["name"] for each in found} - {"pip", "setuptools"}
+    assert brought == {"cuwheel-core", "lz4", "msgspec", "zstandard"}
+    asked = [str(python), "-m", "cuwheel_core", str(LIBRARY), "--on", "sm_90", "--json"]
+    done = subprocess.run(asked, capture_output=True, check=False, timeout=MINUTES, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)
+
+
 def test_the_laboratory_comes_with_a_wheel_of_its_own(bare: Bare, laboratory: Path, tmp_path: Path) -> None:
     (tmp_path / "measured.py").write_text("def nothing():\n    return 1\n")
     (tmp_path / "TRIALS.toml").write_text("command = 'true'\nrepeats = 2\n")

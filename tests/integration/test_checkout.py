@@ -15,6 +15,8 @@ from tests.integration.install_world import environment_with_pip
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
 MINUTES = 300.0
+_SLOW = pytest.mark.slow
+_TOOLS = ("pip", pytest.param("uv", marks=_SLOW))
 _OURS = ("cuwheel_core", "cuwheel", "cuwheel_lab")
 
 
@@ -42,13 +44,13 @@ def _asked(tool: str, python: Path, strangers: Path, *words: str) -> subprocess.
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=MINUTES)
 
 
-@pytest.mark.parametrize("tool", ["pip", "uv"])
+@pytest.mark.parametrize("tool", _TOOLS)
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
         ((".",), "from a checkout: pip install ./core ."),
-        (("./lab",), "from a checkout: pip install ./core . ./lab"),
-        (("./core", ".[lab]"), "from a checkout: pip install ./core . ./lab"),
+        pytest.param(("./lab",), "from a checkout: pip install ./core . ./lab", marks=_SLOW),
+        pytest.param(("./core", ".[lab]"), "from a checkout: pip install ./core . ./lab", marks=_SLOW),
     ],
     ids=["cuwheel", "lab", "extra"],
 )
@@ -61,8 +63,12 @@ def test_what_is_missing_is_asked_for_and_taken_from_nobody_else(
     assert sentence in told or "pip.install.core.and.this.together" in told  # pip 26.3 leaves markers out
 
 
-@pytest.mark.parametrize("tool", ["pip", "uv"])
-@pytest.mark.parametrize("words", [("./core", "."), (".", "./core"), ("./lab", ".", "./core")], ids=" ".join)
+@pytest.mark.parametrize("tool", _TOOLS)
+@pytest.mark.parametrize(
+    "words",
+    [("./core", "."), pytest.param((".", "./core"), marks=_SLOW), pytest.param(("./lab", ".", "./core"), marks=_SLOW)],
+    ids=" ".join,
+)
 def test_what_is_named_together_is_installed(tool: str, words: tuple[str, ...], python: Path, strangers: Path) -> None:
     done = _asked(tool, python, strangers, *words)
     assert done.returncode == 0, done.stderr

@@ -29,6 +29,7 @@ from cuwheel_core.errors import CuwheelError, UnreadableError
 from cuwheel_core.facts import toolkits
 from cuwheel_core.support import wording
 from cuwheel_core.support.finding import Finding
+from cuwheel_core.wheel.tags import WheelName
 
 if TYPE_CHECKING:
     from cuwheel.building.environment import PackageSource
@@ -205,7 +206,8 @@ def _grafted(first: Path, others: Sequence[Path], to: Path, about: Description) 
     from cuwheel.changes.graft.decide import Known  # noqa: PLC0415
     from cuwheel.changes.graft.request import GraftRequest  # noqa: PLC0415
 
-    version = first.name.split("-")[1]
+    name = WheelName.parse(first.name)
+    version = name.version if name else None
     if not others:
         return files.copy(first, to / first.name)
     made = graft_wheels(first, others, GraftRequest(first, others, output=to, version=version), Known(about))

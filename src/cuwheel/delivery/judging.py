@@ -33,10 +33,11 @@ from cuwheel_core.device_code.libraries import READ_IN_PART
 from cuwheel_core.errors import CuwheelError
 from cuwheel_core.facts import cuda_libraries
 from cuwheel_core.support.patterns import matches_any
-from cuwheel_core.support.wording import a_few, file_name, release_of_file, size
+from cuwheel_core.support.wording import a_few, file_name, size
 from cuwheel_core.verdicts.choice import UNSUPPORTED_PTX
 from cuwheel_core.verdicts.condition import condition, merged
 from cuwheel_core.verdicts.predict import GOOD, Outcome
+from cuwheel_core.wheel.tags import release_of_file
 
 if TYPE_CHECKING:
     from packaging.version import Version

@@ -15,7 +15,8 @@ from cuwheel.errors import UsageError
 from cuwheel.support import files, log
 from cuwheel_core.errors import UnknownNameError
 from cuwheel_core.support.patterns import lazy_pattern
-from cuwheel_core.support.wording import release_of_file, size
+from cuwheel_core.support.wording import size
+from cuwheel_core.wheel.tags import release_of_file
 
 if TYPE_CHECKING:
     from cuwheel.device_code.contents import Survey

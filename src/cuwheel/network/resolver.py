@@ -370,9 +370,10 @@ def _by_uv_into(interpreter: Path, requirements: Sequence[str], environ: dict[st
             left.unlink(missing_ok=True)
     added = _ADDED.findall(done.stdout + done.stderr)
     by_address = tuple(
-        _release(name, version or (*addresses.file_name(url).split("-"), "")[1], {"url": url})  # a wheel's name says it
+        _release(name, version or (wheel.version if wheel else ""), {"url": url})
         for name, version, url in added
         if url
+        for wheel in (WheelName.parse(addresses.file_name(url)),)
     )
     pins = tuple(f"{name}=={version}" for name, version, url in added if not url)
     if not pins:

@@ -10,7 +10,8 @@ from cuwheel.changes.graft.answer import Graft, Proof
 from cuwheel.report.document import Block, Document, Heading, Paragraph, findings_section
 from cuwheel.report.tables import Amount, Facts, Row, figure, table
 from cuwheel_core.support import printable
-from cuwheel_core.support.wording import counted, file_name, release_of_file, rough_seconds, size
+from cuwheel_core.support.wording import counted, file_name, rough_seconds, size
+from cuwheel_core.wheel.tags import release_of_file
 
 if TYPE_CHECKING:
     from cuwheel.changes.slim.answer import Slim

@@ -8,7 +8,8 @@ from cuwheel.changes.repair.answer import Fact, Repair, RepairedWheel, SearchPat
 from cuwheel.report.document import Block, Document, Findings, Heading, Paragraph, Verbatim, findings_section, hidden
 from cuwheel.report.tables import Amount, Facts, Row, figure, short, table
 from cuwheel_core.support import printable
-from cuwheel_core.support.wording import file_name, release_of_file, size
+from cuwheel_core.support.wording import file_name, size
+from cuwheel_core.wheel.tags import release_of_file
 
 __all__ = ["Repair", "RepairedWheel", "document"]
 _SHOWN = 12

@@ -15,6 +15,7 @@ from cuwheel.report.tables import Amount, Column, Facts, Row, figure, short, tab
 from cuwheel_core.facts.arch import machine_code_first
 from cuwheel_core.support import printable
 from cuwheel_core.support.wording import counted, file_name, first_few, percent_change, size
+from cuwheel_core.wheel.tags import release_of_file
 
 if TYPE_CHECKING:
     from cuwheel.changes.binaries.plan import FileChange
@@ -53,7 +54,7 @@ def document(answer: Slim, *, verbose: bool) -> Document:
 
 def _heading(answer: Slim, changed: Sequence[FileChange]) -> str:
     """The heading: of a wheel with its own size, which is what is downloaded and kept."""
-    name = " ".join(file_name(answer.target).split("-")[:2]) if answer.wheel else file_name(answer.target)
+    name = release_of_file(file_name(answer.target))
     if answer.is_for_other_gpus:
         return f"{name} has no code for {', '.join(answer.targets)}: nothing was removed"
     asked = f"{name} for {', '.join(answer.targets) or '?'}"

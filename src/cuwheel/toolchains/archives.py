@@ -31,6 +31,7 @@ from cuwheel.toolchains.store import DOWNLOADS, Store
 from cuwheel.toolchains.toolchain import Archive
 from cuwheel_core.errors import MalformedError, UnreadableError
 from cuwheel_core.support import bounded, wording
+from cuwheel_core.wheel.tags import release_of_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -136,7 +137,7 @@ def _obtain_archive(archive: Archive, supply: Supply) -> Path:
                 hint="run this once with a network, or bring it from another machine: cuwheel toolchain fetch VERSION "
                 "--to FOLDER",
             )
-        shown = wording.release_of_file(archive.file)
+        shown = release_of_file(archive.file)
         log.info("downloading %s%s", shown, f" ({wording.size(archive.size)})" if archive.size else "")
         transfer.download(url, kept, sha256=archive.sha256, size=archive.size, label=archive.file)
     return kept

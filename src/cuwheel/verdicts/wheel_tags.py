@@ -18,12 +18,11 @@ from cuwheel.support import limited
 from cuwheel.support.finding import finding
 from cuwheel.verdicts.loading import is_loadable, loading
 from cuwheel_core.facts import versions
-from cuwheel_core.support import bounded
 from cuwheel_core.support.patterns import lazy_pattern
 from cuwheel_core.support.wording import first_few
 from cuwheel_core.verdicts.condition import Condition, condition
 from cuwheel_core.wheel.metadata import fields
-from cuwheel_core.wheel.tags import expanded, manylinux, parts_of, plain_name, platform_of, windows_platform
+from cuwheel_core.wheel.tags import expanded, manylinux, parts_of, plain_name, platform_of, python_of, windows_platform
 
 if TYPE_CHECKING:
     from cuwheel.facts.rows.packages import ManylinuxPolicy
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 # Do a wheel's tags allow it on a machine: Python, ABI, operating system, processor, C library.
 
 _USUAL_GLIBC = "2.28"  # of manylinux_2_28, which current wheels are for
-_INTERPRETER = lazy_pattern(r"(cp|py|pp)(\d)(\d*)", re.ASCII)
 _NO_GIL = " without the GIL"
 _SYSTEM_NAMES = {"linux": "Linux", "windows": "Windows"}
 
@@ -78,6 +76,8 @@ def _fit(tag: str, machine: Machine) -> Fit:
     problems: list[str] = []
     conditions: list[Condition] = []
     wanted = platform_of(platform)
+    if wanted.os not in _SYSTEM_NAMES:  # where there is no CUDA the processor does not matter
+        wanted = wanted._replace(cpu=None)
     reasons = (
         (_python_problem(python, abi, machine), condition("python", python=_python_words(python, abi) or "")),
         (
@@ -109,17 +109,16 @@ def _glibc_problem(has: str | None, wants: str | None) -> str | None:
 
 
 def _python_problem(python: str, abi: str, machine: Machine) -> str | None:
-    has, match = machine.python, _INTERPRETER.fullmatch(python)
-    if has is None or match is None:
+    has, wanted = machine.python, python_of(python)
+    if has is None or wanted is None:
         return None
-    wanted = f"{match[2]}.{match[3]}" if match[3] else match[2]
     if (problem := _gil_problem(python, abi, machine)) is not None:
         return problem
-    newer_too = abi == "abi3" or match[1] == "py"
-    same = versions.minor(has) == wanted if "." in wanted else versions.major(has) == bounded.digits(wanted)
-    if same or (newer_too and versions.major(has) == bounded.digits(match[2]) and versions.at_least(has, wanted)):
+    newer_too = abi == "abi3" or wanted.kind == "py"
+    same = wanted.minor is None or versions.minor(has) == wanted.version
+    if versions.major(has) == wanted.major and (same or (newer_too and versions.at_least(has, wanted.version))):
         return None
-    words = _python_words(python, abi) or wanted
+    words = _python_words(python, abi) or wanted.version
     return f"Python is {versions.minor(has)}, not {words.removeprefix('Python ')}"
 
 
@@ -147,13 +146,13 @@ def _is_without_gil(abi: str) -> bool:
 
 
 def _python_words(python: str, abi: str) -> str | None:
-    match = _INTERPRETER.fullmatch(python)
-    if match is None or not match[3]:
+    wanted = python_of(python)
+    if wanted is None or wanted.minor is None:
         return None  # py3: any that one meets
-    implementation = "PyPy" if match[1] == "pp" else "Python"
-    later = " or later" if abi == "abi3" or match[1] == "py" else ""
+    implementation = "PyPy" if wanted.kind == "pp" else "Python"
+    later = " or later" if abi == "abi3" or wanted.kind == "py" else ""
     threads = _NO_GIL if _is_without_gil(abi) else ""
-    return f"{implementation} {match[2]}.{match[3]}{later}{threads}"
+    return f"{implementation} {wanted.version}{later}{threads}"
 
 
 def tag_condition(tags: Iterable[str], machine: Machine) -> Condition | None:
@@ -185,7 +184,6 @@ _SOURCE = "platform compatibility tags, packaging.python.org/specifications; PEP
 # foo.cpython-312-x86_64-linux-gnu.so, foo.cpython-313t-…, foo.abi3.so, foo.cp312-win_amd64.pyd
 _EXTENSION = lazy_pattern(r"\.(?:cpython-(\d)(\d+)(t?)-[^.]*\.so|cp(\d)(\d+)(t?)-[^.]*\.pyd)$", re.ASCII)
 _CXX_LIBRARY = lazy_pattern(r"(?:^|/)libstdc\+\+[^/]*\.so", re.ASCII)
-_CP = lazy_pattern(r"cp(\d)(\d+)", re.ASCII)
 
 
 def _named(subject: WheelSubject) -> tuple[str, ...]:
@@ -353,8 +351,14 @@ def extension(subject: WheelSubject) -> Iterator[Finding]:
             )
 
 
+def _cpython(python: str) -> str | None:
+    """The minor version of CPython that a tag is for, `3.12`; None where it is for another one, or for several."""
+    found = python_of(python)
+    return found.version if found and found.kind == "cp" and found.minor is not None else None
+
+
 def _importable(python: str, abi: str, made: set[str]) -> bool:
-    if abi == "abi3" or not _CP.fullmatch(python):
+    if abi == "abi3" or not _cpython(python):
         return False  # later Pythons are promised too, and they do not see it
     return python + ("t" if abi.endswith("t") else "") in made
 
@@ -369,10 +373,10 @@ def requires_python(subject: WheelSubject) -> Iterator[Finding]:
         allowed = limited.specifiers(wanted)
     except InvalidSpecifier:
         return  # the rules of metadata say that
-    pythons = {tag.partition("-")[0] for tag in _named(subject)}
-    matches = {each: _CP.fullmatch(each) for each in pythons}
+    pythons = {parts_of(tag)[0] for tag in _named(subject)}
+    versions_of = {each: _cpython(each) for each in pythons}
     # The last patch release that there can be: `>3.11.2` allows some of 3.11.
-    refused = [each for each, match in matches.items() if match and f"{match[1]}.{match[2]}.99" not in allowed]
+    refused = [each for each, version in versions_of.items() if version and f"{version}.99" not in allowed]
     if refused:
         yield finding("requires-python", f"it is tagged {', '.join(sorted(refused))} and requires Python {wanted}")
 

@@ -27,8 +27,9 @@ from cuwheel.verdicts.judge import judge_all
 from cuwheel.verdicts.verdict import Check, targets_of
 from cuwheel_core.facts.arch import Arch
 from cuwheel_core.support.finding import Finding, Fix
-from cuwheel_core.support.wording import file_name, release_of_file, size
+from cuwheel_core.support.wording import file_name, size
 from cuwheel_core.verdicts.predict import Coverage
+from cuwheel_core.wheel.tags import release_of_file
 from tests.unit.verdicts.libraries import code, library
 from tests.unit.verdicts.subjects import library as subject
 from tests.unit.verdicts.subjects import machine, survey

@@ -81,12 +81,6 @@ def file_name(path: str) -> str:
     return path.replace("\\", "/").rstrip("/").rsplit("/", maxsplit=1)[-1] or path
 
 
-def release_of_file(file: str) -> str:
-    """`torch 2.11.0` of a wheel's file name, which may be longer than a line; another file as it is called."""
-    parts = file.removesuffix(".whl").split("-")
-    return f"{parts[0]} {parts[1]}" if file.endswith(".whl") and len(parts) > 2 else file  # noqa: PLR2004 - and tags
-
-
 def first_few(
     things: Iterable[Thing], most: int = 5, words: Callable[[Thing], str] = str, *, more: str = "more"
 ) -> tuple[str, ...]:

@@ -92,6 +92,12 @@ def plain_name(file_name: str) -> str:
     return str(name.plain) if name and name.variant else file_name
 
 
+def release_of_file(file_name: str) -> str:
+    """`torch 2.11.0` of a wheel's file name, which may be longer than a line; another file as it is called."""
+    name = WheelName.parse(file_name)
+    return f"{name.name} {name.version}" if name else file_name
+
+
 # Tags: `python-abi-platform`.
 
 

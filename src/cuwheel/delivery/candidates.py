@@ -27,6 +27,7 @@ from cuwheel.errors import NetworkError, NewerSchemaError, UnavailableError, Usa
 from cuwheel.network import addresses, client, resolver, transfer
 from cuwheel.support import codec, files, limited, log
 from cuwheel_core.errors import CuwheelError, MalformedError, UnknownNameError, UnreadableError
+from cuwheel_core.fix import Fix
 from cuwheel_core.wheel.tags import WheelName, normalised
 
 if TYPE_CHECKING:
@@ -262,7 +263,9 @@ def parse_requirement(text: str) -> Requirement:
             f"{text!r} is not a name with versions: {str(error).splitlines()[0]}", hint="cuwheel find 'torch>=2.5'"
         ) from error
     if found.url or found.marker or not _NAME.fullmatch(found.name):
-        raise UsageError(f"{text!r} must be a name with versions, and nothing else", hint=f"cuwheel find {found.name}")
+        raise UsageError(
+            f"{text!r} must be a name with versions, and nothing else", hint=Fix.run("cuwheel find", found.name)
+        )
     return found
 
 
@@ -401,7 +404,9 @@ def no_such_release(requirement: Requirement, where: Places, session: client.Ses
     found = {each.version for each in list_candidates(limited.requirement(requirement.name), where, session)}
     known = f"{min(found)} to {max(found)}" if len(found) > 1 else str(*found)
     name = f"{requirement.name}{requirement.specifier}"
-    return UnknownNameError("release", name, hint=f"your indexes have {known}: cuwheel find {requirement.name}")
+    return UnknownNameError(
+        "release", name, hint=Fix.run("cuwheel find", requirement.name, text=f"your indexes have {known}")
+    )
 
 
 class Listed(NamedTuple):

@@ -125,7 +125,7 @@ def read_or_finding(read: Callable[[], Description | None]) -> tuple[Description
     try:
         return read(), ()
     except CuwheelError as error:
-        unreadable = finding("description-unreadable", error.message, fix=error.hint)
+        unreadable = finding("description-unreadable", error.message, fix=error.fixes)
         return None, (unreadable,)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from cuwheel.errors import UsageError
 from cuwheel.support import files, log
 from cuwheel_core.errors import UnknownNameError
+from cuwheel_core.fix import Fix
 from cuwheel_core.support.patterns import lazy_pattern
 from cuwheel_core.support.wording import size
 from cuwheel_core.wheel.tags import release_of_file
@@ -69,7 +70,8 @@ def _resolve(pinned: str, platform: str | None, python: str | None) -> Release:
         hint = "download it yourself (pip download --no-deps) and pass the file"
         if not error.answers:
             hint = "neither pip nor uv was found: " + hint
-        raise UnknownNameError("wheel on your index", named, hint=(hint, *error.answers)) from error
+        build = Fix.run("cuwheel build", pinned, "--for", "GPUS", text="if there is only its source, make the wheel")
+        raise UnknownNameError("wheel on your index", named, hint=(hint, *error.answers, build)) from error
 
 
 # A TARGET as the verbs that read take it: whatever can be surveyed, or the facts file of a wheel.

@@ -106,7 +106,7 @@ def _verify_one(
             version="",
             size=path.stat().st_size,
             sha256=sha256(path),
-            findings=(finding("not-a-wheel", error.problem, fix=error.hint or None),),
+            findings=(finding("not-a-wheel", error.problem, fix=error.fixes or None),),
             installations=(),
         ), None
     table, where = _verify_table(request.config, surveyed)

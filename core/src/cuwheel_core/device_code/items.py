@@ -84,7 +84,7 @@ def may_be_binary(name: str) -> bool:
 def unread(path: str, error: CuwheelError) -> Finding:
     """Says of a file why it was not read; `error` may be about it as it was opened, by another path."""
     problem = error.problem if isinstance(error, (MalformedError, UnreadableError)) else error.message
-    return finding("library-unreadable", problem, about=path, fix=error.hint or None)
+    return finding("library-unreadable", problem, about=path, fix=error.fixes or None)
 
 
 def foreign(path: str) -> Finding:

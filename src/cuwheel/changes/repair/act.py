@@ -31,6 +31,7 @@ from cuwheel.support.finding import finding
 from cuwheel.wheel.edit import WheelEdit
 from cuwheel.wheel.file import WheelFile, installed_path, unlabelled
 from cuwheel_core.errors import MalformedError
+from cuwheel_core.fix import Fix
 
 if TYPE_CHECKING:
     from cuwheel.changes.repair.policies import Policy
@@ -61,7 +62,7 @@ def execute(decision: Decision, to: Path) -> RepairedWheel:
     wheel = decision.before.wheel
     if decision.refused:
         problems = "; ".join(each.message for each in decision.findings if each.severity == "error")
-        raise MalformedError(wheel, f"not repaired: {problems}", hint=f"cuwheel repair --dry-run {wheel.name}")
+        raise MalformedError(wheel, f"not repaired: {problems}", hint=Fix.run("cuwheel repair --dry-run", wheel))
     if decision.windows:
         process.require_extra("repairing a wheel", modules=["delvewheel"])
     elif decision.changes:  # auditwheel uses patchelf too

@@ -21,7 +21,7 @@ _PROGRAMS = ("sh", "cat", "true", "env", "uname", "ldd", "ldconfig", "sleep", "r
 
 
 @functools.cache
-def _python(version: str) -> str | None:
+def find_python(version: str) -> str | None:
     """One that runs: pyenv's shims exist for versions that do not."""
     homes = sorted(Path("~/.pyenv/versions").expanduser().glob(f"{version}.*/bin/python3"))
     for each in (f"python{version}", *map(str, homes)):
@@ -100,7 +100,7 @@ class Bare:
 
 @pytest.fixture(scope="session", params=PYTHONS)
 def bare(request: pytest.FixtureRequest, core: Path, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Bare:
-    python = _python(request.param)
+    python = find_python(request.param)
     if python is None:
         pytest.skip(f"Python {request.param} is not installed")
     folder = tmp_path_factory.mktemp(f"bare-{request.param}")

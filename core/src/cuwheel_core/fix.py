@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 # What a fix changes, so that nobody has to read that out of its words. `nothing`: it only looks.
 Change: TypeAlias = Literal[
@@ -35,6 +37,8 @@ class Fix(Struct, frozen=True, kw_only=True):
 
     `needs`, `unless` and `fills` are ids of facts: what must be there, what shows that it is done already or cannot
     work, and what was put into its words. `shell`: where the commands are typed, if that is not where they are read.
+
+    `to`: the version that it changes to, of the first of `changes`. `rules_out`: changes that alone do not help.
     """
 
     text: str = ""
@@ -44,6 +48,8 @@ class Fix(Struct, frozen=True, kw_only=True):
     unless: tuple[str, ...] = ()
     fills: tuple[str, ...] = ()
     shell: ShellName = ""
+    to: str = ""
+    rules_out: tuple[Change, ...] = ()
 
     @classmethod
     def run(cls, start: str, *words: object, text: str = "", changes: tuple[Change, ...] = ()) -> Fix:
@@ -57,3 +63,13 @@ class Fix(Struct, frozen=True, kw_only=True):
         if not self.text:
             return ", then ".join(lines)
         return f"{self.text}: {', then '.join(f'`{line}`' for line in lines)}" if lines else self.text
+
+
+def in_words(fixes: Iterable[Fix]) -> str:
+    """Ways to put something right, in one line."""
+    return ", or ".join(each.words for each in fixes)
+
+
+def led_by(words: str, fixes: tuple[Fix, ...]) -> tuple[Fix, ...]:
+    """Fixes with these words before the first."""
+    return (replace(fixes[0], text=f"{words}{fixes[0].text}"), *fixes[1:]) if fixes else ()

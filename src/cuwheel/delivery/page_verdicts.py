@@ -19,6 +19,7 @@ from cuwheel.verdicts import check_rules, driver_steps, wheel_tags
 from cuwheel.verdicts.judge import Judge
 from cuwheel.verdicts.loading import loading, profile_of
 from cuwheel_core.facts import cuda_libraries, gpus, toolkits, versions
+from cuwheel_core.fix import in_words
 from cuwheel_core.verdicts.device import System
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ class _Sweep:
         """What of torch's CUDA this wheel goes by: its major, and the library that is loaded for it."""
         load = loading(self._survey, replace(place.machine, torch_cuda=cuda or None))
         major = versions.major(cuda) if cuda and self._comes_with_torch else ""
-        return f"{major} {load.missing} {load.fix} {' '.join(load.always)}"
+        return f"{major} {load.missing} {in_words(load.fixes)} {' '.join(load.always)}"
 
     @cached_property
     def _comes_with_torch(self) -> bool:

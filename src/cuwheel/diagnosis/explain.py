@@ -23,6 +23,7 @@ from cuwheel.diagnosis.rows import CauseFile, placeholders
 from cuwheel.diagnosis.text import Hit, Search
 from cuwheel.support.cause import Cause, Evidence
 from cuwheel_core.facts import versions
+from cuwheel_core.fix import in_words
 from cuwheel_core.support.wording import file_name
 from cuwheel_core.verdicts.condition import outcome_in_words
 from cuwheel_core.verdicts.predict import GOOD
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from cuwheel.diagnosis.text import Log
     from cuwheel.machine.profile import MachineProfile
     from cuwheel.verdicts.verdict import Verdict
-    from cuwheel_core.support.finding import Fix, ShellName
+    from cuwheel_core.support.finding import Finding, Fix, ShellName
 
 
 _CONSEQUENCE = 0.4  # what is left of the confidence in a cause that another one explains
@@ -313,7 +314,7 @@ def _checked(way: Way, verdict: Verdict) -> WayOut:
     """Adds what `check` says of PTX that can be compiled ahead: by which command, in how many seconds."""
     wheel = file_name(verdict.target)
     ahead = [each for each in verdict.findings if each.rule in _OF_PTX and each.fix]
-    words = "".join(f"; {each.message}; {each.fix.removeprefix('none needed; ')}" for each in ahead[:1])
+    words = "".join(f"; {each.message}; {in_words(_needed(each))}" for each in ahead[:1])
     if verdict.outcome in GOOD:
         outcome = outcome_in_words(verdict.outcome, verdict.requires)
         return WayOut(id=way.id, title=way.title, text=f"{wheel} runs on {verdict.machine} ({outcome}){words}")
@@ -323,6 +324,11 @@ def _checked(way: Way, verdict: Verdict) -> WayOut:
         title=f"not {way.title}",
         text=f"{wheel} on {verdict.machine}: {verdict.outcome}{error} (cuwheel check){words}",
     )
+
+
+def _needed(finding: Finding) -> tuple[Fix, ...]:
+    """Its fixes, without the one that says that none is needed."""
+    return tuple(each for each in finding.fixes if each.changes != ("nothing",))
 
 
 def _exists(way: Way, known: Known) -> bool:

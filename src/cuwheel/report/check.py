@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,10 +10,10 @@ from msgspec.structs import replace
 from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim, findings_section
 from cuwheel.report.tables import Facts, Look, Mark, MarkedLine, Matrix, Row, short, table
 from cuwheel.support import quoting
-from cuwheel.verdicts.check_rules.driver import DRIVER_ALONE
-from cuwheel_core.support import bounded, printable
+from cuwheel_core.fix import in_words
+from cuwheel_core.support import printable
 from cuwheel_core.support.finding import SEVERITIES, Finding
-from cuwheel_core.support.wording import a_few, file_name
+from cuwheel_core.support.wording import a_few, file_name, without_error_names
 
 if TYPE_CHECKING:
     from cuwheel.machine.fleet import Machine
@@ -106,37 +105,15 @@ def document(answer: Check, *, verbose: bool) -> Document:
             blocks += _libraries(verdict, answer)
         return Document(f"cuwheel check {title}", tuple(blocks))
     # Where one package is asked about, the lines of the machines say what stands against it.
-    said = [each for each in answer.verdicts if single and each.outcome in ("fails", "unknown")]
-    obstacles = [
-        (each, finding)
-        for each in said
-        for finding in each.findings
-        if finding.severity == "error" or each.outcome == "unknown"
-    ]
-    if fixes := tuple(_once(answer, _fixes(obstacles))):
+    said = answer.verdicts if single else ()
+    obstacles = [(each, finding) for each in said for finding in each.obstacles]
+    ways = ((each, in_words(fixes)) for each in said for fixes in each.fixes)
+    if fixes := tuple(_once(answer, ways)):
         blocks += [Heading("Fix"), Facts(tuple(Row(where, text) for where, text in fixes))]
     blocks += findings_section(_findings(answer, verbose=False, without=obstacles), "Also" if single else "Reasons")
     if any(each.evidence for verdict in answer.verdicts for each in verdict.findings):
         blocks.append(Paragraph("The evidence for all of it: --verbose"))
     return Document(f"cuwheel check {title}", tuple(blocks))
-
-
-def _fixes(obstacles: Iterable[tuple[Verdict, Finding]]) -> Iterator[tuple[Verdict, str]]:
-    """A new driver is no advice where it alone does not help.
-
-    Of libraries for which the driver is too old, one fix is enough: the one with the latest versions helps them all.
-    """
-    alike: dict[tuple[int, str], list[tuple[Verdict, str]]] = {}
-    for verdict, finding in obstacles:
-        if finding.fix:
-            words = re.sub(r"\d+", "", finding.fix) if finding.rule == "driver-below-cuda-floor" else finding.fix
-            alike.setdefault((id(verdict), words), []).append((verdict, finding.fix))
-    told = [
-        max(each, key=lambda one: [bounded.digits(number) for number in re.findall(r"\d+", one[1])])
-        for each in alike.values()
-    ]
-    alone = {id(verdict) for verdict, fix in told if fix.startswith(DRIVER_ALONE)}
-    return ((verdict, fix) for verdict, fix in told if id(verdict) not in alone or not fix.startswith("update the "))
 
 
 def _nothing_to_say_of_machines(answer: Check, name: str) -> tuple[Block, ...]:
@@ -271,7 +248,7 @@ def _why(verdict: Verdict, machine: Machine) -> str:
             for each in verdict.findings
             if each.severity in worth
         ]
-        without_names = [re.sub(r" \(cudaError\w+\)", "", each) for each in dict.fromkeys(told)]
+        without_names = list(map(without_error_names, dict.fromkeys(told)))
         if len(without_names) > _REASONS:
             without_names[_REASONS:] = [f"and {len(without_names) - _REASONS:,} more findings: --verbose"]
         return printable.Lines(without_names) or dict(_MEANINGS)[verdict.outcome]
@@ -283,8 +260,16 @@ def _mark(verdict: Verdict) -> Mark:
     error = verdict.predicted_error
     note = f"error {error.code}" if error else _condition_in_short(verdict)
     if verdict.summary:
-        note = ": ".join(filter(None, (verdict.summary.partition(":")[0], note)))
+        note = ": ".join(filter(None, (_in_part(verdict), note)))
     return Mark(text=verdict.outcome, look=_LOOKS[verdict.outcome], note=note)
+
+
+def _in_part(verdict: Verdict) -> str:
+    """What of it works, where a cell has no room for its summary."""
+    if verdict.main_part_fails:
+        return "starts, but its main part fails"
+    kernels = any(each.main and each.outcome == "partial" for each in verdict.libraries)
+    return "runs, but not all of its kernels" if kernels else "runs; an optional part does not"
 
 
 def _condition_in_short(verdict: Verdict) -> str:

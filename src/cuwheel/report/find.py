@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from cuwheel.support import limited, quoting
 from cuwheel.verdicts import torch_releases
 from cuwheel_core.facts.arch import Arch
 from cuwheel_core.support import printable
-from cuwheel_core.support.wording import a_few, counted, rough_seconds, size
+from cuwheel_core.support.wording import a_few, counted, rough_seconds, size, without_error_names
 
 if TYPE_CHECKING:
     from cuwheel.delivery.find_answer import Find, FoundFile
@@ -195,7 +194,7 @@ def _brief(others: Sequence[FoundFile]) -> Iterator[tuple[str, ...]]:
     """Fifty releases on a screen: those that share outcome and reason in one line."""
     groups: dict[tuple[str, str], list[FoundFile]] = {}
     for each in others:
-        reason = re.sub(r" \(cudaError\w+\)", "", next(iter(each.reasons), ""))
+        reason = without_error_names(next(iter(each.reasons), ""))
         key = each.skipped.value if each.skipped is Skipped.BETWEEN_ALIKE else reason
         groups.setdefault((_outcome(each), key), []).append(each)
     shown = list(groups.items())

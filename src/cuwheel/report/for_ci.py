@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 _ANNOTATED = ("error", "warning")  # notes are in the summary
 _MACHINES = 4
-_NUMBERS = re.compile(r"[0-9]+")
 
 
 def save(answer: Check, folder: Path, covered: Sequence[Inspect] = ()) -> None:
@@ -155,9 +154,9 @@ def sarif(answer: Check) -> str:
                 "level": each.finding.severity,
                 "message": {"text": str(printable.Lines(_words(each)))},
                 "locations": [{"physicalLocation": _physical(each.target.target)}],
-                "partialFingerprints": {"primaryLocationLineHash": _fingerprint(each)},
+                "partialFingerprints": {"primaryLocationLineHash": known},
             }
-            for each in told
+            for each, known in zip(told, _fingerprints(told), strict=True)
         ],
     }
     return codec.indented({"$schema": _SARIF, "version": "2.1.0", "runs": [run]}).decode() + "\n"
@@ -188,8 +187,12 @@ def _physical(target: str) -> dict[str, Any]:
     return {"artifactLocation": {"uri": uri}, "region": {"startLine": 1}}
 
 
-def _fingerprint(told: _Told) -> str:
-    """The same for the next version of a wheel: by names, and not by the numbers in a message."""
-    message = _NUMBERS.sub("", told.finding.message)
-    known = (told.target.name.partition(" ")[0], told.finding.rule, message, *told.machines)
-    return hashlib.sha256("\0".join(known).encode(errors="surrogatepass")).hexdigest()[:32]
+def _fingerprints(told: Iterable[_Told]) -> Iterator[str]:
+    """What each result is known by, in the next version of a wheel too: names, and which of those alike it is."""
+    alike: Counter[tuple[str, ...]] = Counter()
+    for each in told:
+        found = each.finding
+        known = (each.target.name.partition(" ")[0], found.rule, found.about, found.subject, *each.machines)
+        alike[known] += 1
+        words = "\0".join((*known, str(alike[known])))
+        yield hashlib.sha256(words.encode(errors="surrogatepass")).hexdigest()[:32]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cuwheel.facts import packages
 from cuwheel_core.facts import toolkits, versions
 from cuwheel_core.facts.tables import tables
+from cuwheel_core.fix import Fix
 from cuwheel_core.verdicts import choice, drivers
 
 if TYPE_CHECKING:
@@ -19,22 +20,25 @@ if TYPE_CHECKING:
 # Whether a machine's driver knows its GPU, and how new a driver that does can be.
 
 
-def newer_driver_fix(machine: Machine, floor: str | None, cuda: str) -> str:
-    """Says how to get a newer driver, with the way out that data-centre GPUs have.
+def newer_driver_fixes(machine: Machine, floor: str | None, cuda: str) -> tuple[Fix, ...]:
+    """How to get a newer driver, with the way out that data-centre GPUs have.
 
     `floor`: None where the table has no number for this CUDA.
     """
     if machine.runs_l4t:
-        return "install a JetPack of that CUDA: a Jetson's driver comes with it"
+        return (Fix(text="install a JetPack of that CUDA: a Jetson's driver comes with it", changes=("system",)),)
     row = drivers.support_of(machine)
     if floor and row and not drivers.driver_reachable(machine, floor):
-        return f"a newer driver does not help: branch {row.last} is the last for this GPU"
-    fix = f"update the driver to {drivers.at_least_knowing_gpu(machine, floor) or f'that of CUDA {cuda}'} or later"
-    if row and row.last:
-        fix += f" (branch {row.last} is the last for this GPU)"
-    if machine.product and toolkits.forward_compatible(machine.product) and drivers.knows_gpu(machine):
-        fix += f", or install the package {tables().toolkits.forward_compatibility.package} of that CUDA beside it"
-    return fix
+        why = f"a newer driver does not help: branch {row.last} is the last for this GPU"
+        return (Fix(text=why, changes=("nothing",), rules_out=("driver",)),)
+    least = drivers.at_least_knowing_gpu(machine, floor)
+    last = f" (branch {row.last} is the last for this GPU)" if row and row.last else ""
+    text = f"update the driver to {least or f'that of CUDA {cuda}'} or later{last}"
+    newer = Fix(text=text, changes=("driver",), to=least or "")
+    if not (machine.product and toolkits.forward_compatible(machine.product) and drivers.knows_gpu(machine)):
+        return (newer,)
+    package = tables().toolkits.forward_compatibility.package
+    return newer, Fix(text=f"install the package {package} of that CUDA beside it", changes=("package",))
 
 
 def working_toolkits(machine: Machine, on: OperatingSystem) -> tuple[Toolkit, ...]:
@@ -62,10 +66,10 @@ def _beside_torch(library: Library, machine: Machine, rows: tuple[Toolkit, ...])
     return tuple(row for row in rows if row.major == versions.major(machine.torch_cuda))
 
 
-def rebuild_fix(library: Library, machine: Machine) -> str:
-    """How to get code for the machine's GPU; empty where its GPU is not known."""
+def rebuild_fixes(library: Library, machine: Machine) -> tuple[Fix, ...]:
+    """How to get code for the machine's GPU; none where its GPU is not known."""
     if machine.capability is None:
-        return ""
+        return ()
     working = working_toolkits(machine, drivers.system_of(library, machine))
     able = _beside_torch(library, machine, working)
     if not able:
@@ -73,25 +77,27 @@ def rebuild_fix(library: Library, machine: Machine) -> str:
         reason = f"{made} compiles for it, and not the CUDA of its torch" if made else "no known CUDA compiles for it"
         if made and not working:
             reason = "no CUDA that compiles for it runs on its driver"
-        return f"take a release that has code for this GPU: {reason}"
+        return (Fix(text=f"take a release that has code for this GPU: {reason}", changes=("release",)),)
     name = choice.capability_in_toolkit(able[-1], machine.capability)
     named = choice.compiled_by(
         machine.capability, (row for row in able if choice.capability_in_toolkit(row, name) == name)
     )
+    spelled = f"CMAKE_CUDA_ARCHITECTURES='…;{name.number}', TORCH_CUDA_ARCH_LIST='… {name}'"
     return (
-        f"build it for this GPU too, with {named}: CMAKE_CUDA_ARCHITECTURES='…;{name.number}', "
-        f"TORCH_CUDA_ARCH_LIST='… {name}', or take a release that has it"
+        Fix(text=f"build it for this GPU too, with {named}: {spelled}", changes=("build",)),
+        Fix(text="take a release that has it", changes=("release",)),
     )
 
 
-def older_build_fix(library: Library, machine: Machine) -> str:
-    """A build by an older CUDA major that the machine's driver runs; empty where there can be none."""
+def older_build_fixes(library: Library, machine: Machine) -> tuple[Fix, ...]:
+    """A build by an older CUDA major that the machine's driver runs; none where there can be none."""
     needed = drivers.runtime_cuda(library)  # what the driver is too old for, which its device code need not be of
     able = _beside_torch(library, machine, working_toolkits(machine, drivers.system_of(library, machine)))
     older = [row for row in able if needed and row.major < versions.major(needed)]
     if not (older and machine.capability and drivers.knows_gpu(machine)):
-        return ""
-    return f"take a build by {choice.compiled_by(machine.capability, older)}"
+        return ()
+    text = f"take a build by {choice.compiled_by(machine.capability, older)}"
+    return (Fix(text=text, changes=("release",), to=older[0].version),)
 
 
 def its_cuda_can_build(library: Library, machine: Machine) -> bool:

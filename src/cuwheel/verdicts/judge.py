@@ -18,7 +18,7 @@ from cuwheel.verdicts.loading import Loading, loading, with_optional
 from cuwheel.verdicts.verdict import LibraryVerdict, Verdict, best_outcome, worst_outcome
 from cuwheel.wheel import slim_note
 from cuwheel_core.device_code.libraries import Library
-from cuwheel_core.facts import cuda_libraries
+from cuwheel_core.facts import cuda_libraries, versions
 from cuwheel_core.support.finding import Finding, Fix, examine, gravest_first
 from cuwheel_core.support.wording import a_few, file_name
 from cuwheel_core.verdicts import drivers, predict
@@ -116,9 +116,6 @@ class Judge:
         if not load.described and not served_together([self._sweep(path) for path in certain]):
             load = with_optional(load, certain)
         with_code = frozenset(path for path, each in reaches.items() if each.has_code)
-        of_package = examine(
-            check_rules.PACKAGE_RULES, PackageCase(survey=survey, machine=machine, loading=load, with_code=with_code)
-        )
         # Every library by itself, then those together that are loaded together: with one CUDA of the framework, or all.
         judged = self._judge_libraries(machine, torch, load)
         outcomes = {each.verdict.outcome for each in _with_outcome(judged[path] for path in load.always)}
@@ -126,6 +123,13 @@ class Judge:
             load = replace(load, optional=frozenset(), linked=frozenset(), variants=())  # whatever is opened fails
             judged = self._judge_libraries(machine, torch, load)
         load = _without_worse_variants(load, judged)
+        # Where what would be loaded in its place has nothing for the GPU either, loading that is no help.
+        if load.stand_in and all(judged[path].verdict.outcome == "fails" for path in load.stand_in):
+            helping = tuple(each for each in load.fixes if not {"variable", "file"}.intersection(each.changes))
+            load = replace(load, fixes=helping, stand_in=())
+        of_package = examine(
+            check_rules.PACKAGE_RULES, PackageCase(survey=survey, machine=machine, loading=load, with_code=with_code)
+        )
         always = [judged[path] for path in load.always]
         groups = [_group(each.cuda, [*always, *(judged[path] for path in each.paths)]) for each in load.candidates]
         groups = groups or [_group("", always)]
@@ -155,7 +159,7 @@ class Judge:
             conditions = [*([by_tag] if by_tag else []), *_conditions(load, groups, chosen)]
         everything = dict.fromkeys([*of_package, *survey.findings, *_cut_on_purpose(survey, findings), *untrue])
         at_import = stopped or any(each.stopped and not each.verdict.optional for each in chosen[0].judged)
-        return Verdict(
+        verdict = Verdict(
             target=survey.target,
             machine=machine.name,
             outcome="fails" if stopped else outcome,
@@ -172,6 +176,7 @@ class Judge:
             ),
             findings=gravest_first(everything),
         )
+        return replace(verdict, fixes=tuple(helping_fixes(verdict.obstacles)))
 
     def _judge_libraries(
         self, machine: Machine, torch: TorchExports | None, load: Loading
@@ -183,6 +188,18 @@ class Judge:
             path: _judge_library(each, self._survey, torch, around, load, certain, self._releases)
             for path, each in self._reaches.items()
         }
+
+
+def helping_fixes(obstacles: Iterable[Finding]) -> Iterator[tuple[Fix, ...]]:
+    """What helps against all of these, the ways for each once. Of several drivers the latest serves for all; where an
+    obstacle says that a newer one alone does not help, none is advised.
+    """
+    ways = list(dict.fromkeys(each.fixes for each in obstacles if each.fixes))
+    useless = {change for fixes in ways for fix in fixes for change in fix.rules_out}
+    left = [tuple(fix for fix in fixes if not (fix.changes and useless.issuperset(fix.changes))) for fixes in ways]
+    newer = [fixes for fixes in left if any(fix.changes == ("driver",) for fix in fixes)]
+    latest = max(newer, key=lambda fixes: [versions.key(fix.to or "0") for fix in fixes], default=())
+    yield from (fixes for fixes in left if fixes and (fixes not in newer or fixes is latest))
 
 
 def _cut_on_purpose(survey: Survey, findings: Iterable[Finding]) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cuwheel.support.finding import finding
+from cuwheel_core.fix import Fix
 from cuwheel_core.support.finding import examine as examine_checks
 from cuwheel_core.support.wording import size
 from cuwheel_core.verdicts import predict
@@ -51,7 +52,10 @@ def runpath_into_build_machine(library: Library) -> Iterator[Finding]:
             "runpath-into-build-machine",
             f"its {'RPATH' if library.rpath else 'RUNPATH'} points to folders of the build machine",
             evidence=tuple(absolute[:4]),
-            fix="patchelf --set-rpath '$ORIGIN/../nvidia/…/lib' FILE   (or CMAKE_SKIP_INSTALL_RPATH)",
+            fix=(
+                Fix.run("patchelf --set-rpath", "$ORIGIN/../nvidia/…/lib", "FILE", changes=("file",)),
+                Fix(text="build with CMAKE_SKIP_INSTALL_RPATH=ON", changes=("build",)),
+            ),
         )
 
 

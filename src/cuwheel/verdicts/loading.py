@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from cuwheel.facts import packages
 from cuwheel.facts.rows.packages import PackageProfile
 from cuwheel_core.facts import cuda_libraries, versions
+from cuwheel_core.fix import Fix
 from cuwheel_core.support.patterns import lazy_pattern, matches_any
 from cuwheel_core.support.wording import file_name
 
@@ -44,7 +45,8 @@ class Loading(Struct, frozen=True, kw_only=True):
     `optional`: the rest works without them, and `reasons` says why that is known (in words, by path). `linked`: they
     must be there, but only what calls them misses code that they lack. `main`: those that the package is for, and
     `does` says what for. `variants`: of each of these one is opened, for the GPU that is there. `described`: a profile
-    of the package says all this. `missing`: why there is none that could be loaded, and what helps is in `fix`.
+    of the package says all this. `missing`: why there is none that could be loaded, and what helps is in `fixes`;
+    `stand_in`: the libraries that those of them load which change a variable or a file.
     """
 
     always: tuple[str, ...]
@@ -58,7 +60,8 @@ class Loading(Struct, frozen=True, kw_only=True):
     described: bool = True
     follows: str | None = None
     missing: str = ""
-    fix: str = ""
+    fixes: tuple[Fix, ...] = ()
+    stand_in: tuple[str, ...] = ()
 
     @property
     def certain(self) -> tuple[str, ...]:
@@ -256,7 +259,7 @@ def choose(profile: PackageProfile, versioned: Mapping[str, tuple[str, ...]], ma
     if chosen := packages.best_version(profile, versioned, cuda):
         return Loading(always=versioned[chosen], follows=profile.follows)
     why = f"{profile.follows} is built for CUDA {cuda}, and {_none_for(profile, versioned, cuda)}"
-    return _nothing_to_load(profile, why, _stand_in(profile, versioned, cuda, machine))
+    return _stand_in(profile, versioned, cuda, machine, why)
 
 
 def _is_for_gpu(profile: PackageProfile, path: str, machine: Machine) -> bool:
@@ -282,9 +285,11 @@ def _by_variable(
     setting = f"{profile.override}={value}"
     cuda = framework_cuda(profile, machine)
     otherwise = packages.best_version(profile, versioned, cuda) if cuda else None
-    fix = f"unset {profile.override}" + (f": it then loads the library for CUDA {otherwise}" if otherwise else "")
+    text = f"it then loads the library for CUDA {otherwise}" if otherwise else ""
+    fix = [Fix(text=text, commands=(("unset", profile.override or ""),), changes=("variable",))]
     if not otherwise:
-        fix += f", or set it to {' or '.join(digits(each) for each in sorted(versioned, key=versions.key))}"
+        values = " or ".join(digits(each) for each in sorted(versioned, key=versions.key))
+        fix.append(Fix(text=f"set it to {values}", changes=("variable",)))
     if profile.override_digits and not (value.isascii() and value.isdigit()):
         return _nothing_to_load(profile, f"{setting}: it must be digits only", fix)
     if profile.variant and _loads_variant(profile, machine) and not profile.override_keeps_variant:
@@ -298,8 +303,8 @@ def _by_variable(
     return _nothing_to_load(profile, f"{setting}, and {_none_for(profile, versioned, wanted)}", fix)
 
 
-def _nothing_to_load(profile: PackageProfile, why: str, fix: str) -> Loading:
-    return Loading(always=(), follows=profile.follows, missing=why, fix=fix)
+def _nothing_to_load(profile: PackageProfile, why: str, fixes: Iterable[Fix]) -> Loading:
+    return Loading(always=(), follows=profile.follows, missing=why, fixes=tuple(fixes))
 
 
 def _none_for(profile: PackageProfile, versioned: Mapping[str, object], wanted: str) -> str:
@@ -308,19 +313,25 @@ def _none_for(profile: PackageProfile, versioned: Mapping[str, object], wanted: 
     return f"its libraries are for CUDA {have}, none for {wanted}{error}"
 
 
-def _stand_in(profile: PackageProfile, versioned: Mapping[str, tuple[str, ...]], cuda: str, machine: Machine) -> str:
+def _stand_in(
+    profile: PackageProfile, versioned: Mapping[str, tuple[str, ...]], cuda: str, machine: Machine, why: str
+) -> Loading:
     """Another library of the same CUDA major does as well, if the package is made to take it."""
     same = [each for each in versioned if versions.major(each) == versions.major(cuda)]
     release = f"take a release that has a library for CUDA {cuda}"
     if not same:
         have = ", ".join(sorted(versioned, key=versions.key))
-        return f"{release}, or {profile.follows} for CUDA {have}"
+        other_framework = Fix(text=f"{profile.follows} for CUDA {have}", changes=("package",))
+        return _nothing_to_load(profile, why, [Fix(text=release, changes=("release",)), other_framework])
     lower = [each for each in same if versions.at_least(cuda, each)]
     other = max(lower, key=versions.key) if lower else min(same, key=versions.key)
     ways = []
     if profile.override and (profile.override_keeps_variant or not _loads_variant(profile, machine)):
-        ways.append(f"set {profile.override}={digits(other)}, which loads the one for CUDA {other}")
-    return ", or ".join([*ways, f"in its folder: {link(versioned[other][0], other, cuda, machine)}", release])
+        text = f"set {profile.override}={digits(other)}, which loads the one for CUDA {other}"
+        ways.append(Fix(text=text, changes=("variable",)))
+    linked = f"in its folder: {link(versioned[other][0], other, cuda, machine)}"
+    ways += [Fix(text=linked, changes=("file",)), Fix(text=release, changes=("release",))]
+    return replace(_nothing_to_load(profile, why, ways), stand_in=versioned[other])
 
 
 def link(path: str, cuda: str, wanted: str, machine: Machine) -> str:

@@ -11,6 +11,7 @@ from msgspec.structs import force_setattr
 from cuwheel.errors import EXIT_UNKNOWN
 from cuwheel.machine.fleet import Machine
 from cuwheel.support.answer import Answer
+from cuwheel_core.fix import Fix
 from cuwheel_core.support.finding import Finding
 from cuwheel_core.support.wording import file_name
 from cuwheel_core.verdicts.choice import CudaError
@@ -54,6 +55,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     first of them, where the wheel's tag states it, so that whoever has the wheel knows.
 
     `main`: what the libraries come to that the package is for. `summary`: of `partial`, what works and what does not.
+    `fixes`: for each obstacle that is left to clear the ways to do that, the best first; none that does not help.
     """
 
     target: str
@@ -67,6 +69,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     by_tag: str = ""
     libraries: tuple[LibraryVerdict, ...]
     findings: tuple[Finding, ...]
+    fixes: tuple[tuple[Fix, ...], ...] = ()
 
     def __post_init__(self) -> None:
         force_setattr(self, "conditions", texts(self.requires))
@@ -76,6 +79,13 @@ class Verdict(Struct, frozen=True, kw_only=True):
     def requires_beyond_tag(self) -> tuple[Condition, ...]:
         """What whoever has the wheel does not know from its tag."""
         return tuple(each for each in self.requires if each.id != "wheel-tag")
+
+    @property
+    def obstacles(self) -> tuple[Finding, ...]:
+        """What stands against it, of one that fails or that nobody can tell."""
+        if self.outcome not in ("fails", "unknown"):
+            return ()
+        return tuple(each for each in self.findings if each.severity == "error" or self.outcome == "unknown")
 
     @property
     def main_part_fails(self) -> bool:

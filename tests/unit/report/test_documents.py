@@ -23,7 +23,7 @@ from cuwheel.report.inspect import Inspect, LibraryCoverage
 from cuwheel.report.tables import Amount, Column, Facts, HeatMap, Mark, MarkedLine, Matrix, Row, Table, short, table
 from cuwheel.support.finding import finding
 from cuwheel.toolchains.store import Pruning, Thing
-from cuwheel.verdicts.judge import judge_all
+from cuwheel.verdicts.judge import helping_fixes, judge_all
 from cuwheel.verdicts.verdict import Check, targets_of
 from cuwheel_core.facts.arch import Arch
 from cuwheel_core.support.finding import Finding, Fix
@@ -384,7 +384,10 @@ def test_packages_of_two_cuda_majors_are_two_fixes(monkeypatch: pytest.MonkeyPat
         finding("needed-library-missing", "it needs another library", fix=fix)
         for fix in ("pip install nvidia-cublas-cu11", "pip install nvidia-cublas-cu12")
     ]
-    verdicts = [replace(each, outcome="fails", findings=tuple(missing)) for each in judge_all(wheel, fleet)]
+    fixes = tuple(helping_fixes(missing))
+    verdicts = [
+        replace(each, outcome="fails", findings=tuple(missing), fixes=fixes) for each in judge_all(wheel, fleet)
+    ]
     answer = Check(targets=targets_of([wheel]), machines=fleet, verdicts=tuple(verdicts))
     text = " ".join(shown(document_of(answer, verbose=False), monkeypatch).split())
     assert [cuda for cuda in ("cu11", "cu12") if f"pip install nvidia-cublas-{cuda}" not in text] == []

@@ -160,6 +160,19 @@ def test_an_extension_asks_for_the_cuda_of_its_torch(names: tuple[str, ...], for
         assert "torch-cuda" not in [each.id for each in known]
 
 
+def test_what_serves_the_gpu_no_better_is_not_offered_in_its_place() -> None:
+    """As `set BNB_CUDA_VERSION=124` on an A100, of a library that has nothing for it either."""
+
+    def offered(code: str) -> set[str]:
+        wheel = _bitsandbytes("12.4", code=code)
+        old = survey(*wheel.libraries, name="bitsandbytes", version="0.45.0", requires=("torch<3,>=2.2",))
+        (finding,) = [each for each in judge(old, machine(torch_cuda="12.8")).findings if each.severity == "error"]
+        return {change for fix in finding.fixes for change in fix.changes}
+
+    assert {"variable", "file", "release"} == offered("sm_89 sm_90")
+    assert offered("sm_100") == {"release"}
+
+
 def test_libraries_that_must_be_found_are_named_once_and_together() -> None:
     wheel = survey(
         library("sm_90", needed=("liba.so.1", "libb.so.2")), library("sm_90", path="x/b.so", needed=("libb.so.2",))

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from cuwheel.facts import packages
 from cuwheel.verdicts.judge import judge
 from cuwheel.verdicts.loading import loading, profile_of
+from cuwheel_core.fix import in_words
 from tests.unit.verdicts.subjects import library, machine, survey
 
 if TYPE_CHECKING:
@@ -87,20 +88,20 @@ def test_what_it_says_where_there_is_none(version: str, words: str) -> None:
 
 
 def test_the_fix_offers_the_variable_and_the_link() -> None:
-    fix = loading(_wheel("0.45.0"), machine("8.0", torch_cuda="12.8")).fix
+    fix = in_words(loading(_wheel("0.45.0"), machine("8.0", torch_cuda="12.8")).fixes)
     assert "set BNB_CUDA_VERSION=126" in fix
     assert "ln -s libbitsandbytes_cuda126.so libbitsandbytes_cuda128.so" in fix
-    assert "copy libbit" in loading(_wheel("0.45.0"), machine("8.0", torch_cuda="12.8", os="windows")).fix
-    other_major = loading(_wheel("0.45.0"), machine("8.0", torch_cuda="13.0")).fix
+    assert "copy libbit" in in_words(loading(_wheel("0.45.0"), machine("8.0", torch_cuda="12.8", os="windows")).fixes)
+    other_major = in_words(loading(_wheel("0.45.0"), machine("8.0", torch_cuda="13.0")).fixes)
     assert "BNB_CUDA_VERSION" not in other_major
     assert "ln -s" not in other_major
 
 
 def test_a_variable_that_names_no_file_is_unset() -> None:
     told = loading(_wheel("0.45.0"), machine("8.0", torch_cuda="12.6", loads=("BNB_CUDA_VERSION=128",)))
-    assert told.fix == "unset BNB_CUDA_VERSION: it then loads the library for CUDA 12.6"
+    assert in_words(told.fixes) == "it then loads the library for CUDA 12.6: `unset BNB_CUDA_VERSION`"
     told = loading(_wheel("0.45.0"), machine("8.0", torch_cuda="12.8", loads=("BNB_CUDA_VERSION=129",)))
-    assert told.fix.startswith("unset BNB_CUDA_VERSION, or set it to 117 or")
+    assert in_words(told.fixes).startswith("unset BNB_CUDA_VERSION, or set it to 117 or")
 
 
 def test_an_empty_variable_is_refused_by_the_newest_alone() -> None:
@@ -113,7 +114,7 @@ def test_a_variable_and_an_old_gpu_spoil_each_other_in_some_releases() -> None:
     known = {"capability": "7.0", "torch_cuda": "12.1", "loads": ("BNB_CUDA_VERSION=118",)}
     assert _loaded("0.43.3", **known) == ()
     assert _loaded("0.44.1", **known) == ("cuda118_nocublaslt",)
-    assert "BNB" not in loading(_wheel("0.43.3"), machine("7.0", torch_cuda="12.8")).fix
+    assert "BNB" not in in_words(loading(_wheel("0.43.3"), machine("7.0", torch_cuda="12.8")).fixes)
 
 
 def test_before_0_40_1_the_runtime_that_it_finds_decides() -> None:

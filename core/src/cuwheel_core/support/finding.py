@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, TypeVar
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from cuwheel_core.fix import Change, Fix, ShellName, Words
+from cuwheel_core.fix import Change, Fix, ShellName, Words, in_words
 from cuwheel_core.support.structs import decoder
 
 __all__ = [
@@ -47,7 +47,7 @@ class Finding(Struct, frozen=True, kw_only=True):
             force_setattr(self, "says", self.message)
         sentence = f"{self.subject} {self.says}" if self.subject else self.says
         force_setattr(self, "message", f"{self.about}: {sentence}" if self.about else sentence)
-        force_setattr(self, "fix", ", or ".join(each.words for each in self.fixes))
+        force_setattr(self, "fix", in_words(self.fixes))
 
 
 class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -15,12 +15,18 @@ _MINUTE = 60
 _TEN = 10.0
 _STEPS = ("B", "kB", "MB", "GB", "TB")
 _COLOURS = lazy_pattern(r"\x1b\[[0-9;:]{0,40}[A-Za-z]")
+_ERROR_NAMES = lazy_pattern(r" \(cudaError\w+\)")
 _WRITTEN = lazy_pattern(r"(\d{1,15}(?:\.\d{1,6})?)\s*([kmgt]?)(i?)b?", re.IGNORECASE | re.ASCII)
 
 
 def uncoloured(text: str) -> str:
     """What a program printed on a terminal, without its colours."""
     return _COLOURS.sub("", text)
+
+
+def without_error_names(text: str) -> str:
+    """`error 209 (cudaErrorNoKernelImageForDevice)` in the room of a line: with its number alone."""
+    return _ERROR_NAMES.sub("", text)
 
 
 def size(count: int) -> str:

@@ -10,6 +10,7 @@ from cuwheel.verdicts import fixes
 from cuwheel.verdicts.check_rules.case import LibraryCase, error_words
 from cuwheel_core.facts import cuda_libraries, gpus, versions
 from cuwheel_core.facts.arch import Arch
+from cuwheel_core.fix import Fix, led_by
 from cuwheel_core.support.wording import a_few, file_name, rough_seconds, size
 from cuwheel_core.verdicts import drivers
 from cuwheel_core.verdicts.choice import (
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from cuwheel_core.verdicts.choice import CudaError
 
 
+_NONE_NEEDED = Fix(text="none needed", changes=("nothing",))
 _NOTHING_FITS = (NO_KERNEL_IMAGE, INVALID_PTX, INVALID_SYMBOL)
 
 
@@ -40,13 +42,15 @@ def _holds(case: LibraryCase) -> tuple[str, ...]:
     return tuple(f"a container holds {each}" for each in case.code.missing[:3])
 
 
-def _more_architectures(case: LibraryCase) -> str:
+def _more_architectures(case: LibraryCase) -> tuple[Fix, ...]:
     if cuda_libraries.is_cuda_library(cuda_libraries.plain_name(case.library.soname or file_name(case.library.path))):
-        return "take a release of it that has code for this GPU, if there is one: NVIDIA alone builds this library"
-    fix = fixes.rebuild_fix(case.library, case.machine)
-    if fix and not fixes.its_cuda_can_build(case.library, case.machine):
-        return f"CUDA {drivers.cuda_major(case.library)}, which built it, does not compile for this GPU: {fix}"
-    return fix
+        text = "take a release of it that has code for this GPU, if there is one: NVIDIA alone builds this library"
+        return (Fix(text=text, changes=("release",)),)
+    found = fixes.rebuild_fixes(case.library, case.machine)
+    if found and not fixes.its_cuda_can_build(case.library, case.machine):
+        built = drivers.cuda_major(case.library)
+        return led_by(f"CUDA {built}, which built it, does not compile for this GPU: ", found)
+    return found
 
 
 def no_code_for_gpu(case: LibraryCase) -> Iterator[Finding]:
@@ -67,7 +71,7 @@ def code_for_gpu_in_part(case: LibraryCase) -> Iterator[Finding]:
         count, total = code.containers.none, case.prediction.containers.total
         fix = _more_architectures(case)
         if fix and code.for_chosen_gpus:
-            fix = f"none needed where it takes its kernels by the GPU; otherwise {fix}"
+            fix = led_by("none needed where it takes its kernels by the GPU; otherwise ", fix)
         yield finding(
             "code-for-gpu-in-part",
             f"{count} of {total} containers have nothing for the {case.gpu}: their kernels fail with "
@@ -125,9 +129,9 @@ def _driver(case: LibraryCase, knows: str) -> str:
     return f"{drivers.driver_in_words(updated)} ({knows}), the oldest that would otherwise do"
 
 
-def _driver_or_code(case: LibraryCase, cuda: str) -> str:
+def _driver_or_code(case: LibraryCase, cuda: str) -> tuple[Fix, ...]:
     floor = drivers.driver_for(cuda, drivers.system_of(case.library, case.machine))
-    return f"{fixes.newer_driver_fix(case.machine, floor, cuda)}, or: {_more_architectures(case)}"
+    return (*fixes.newer_driver_fixes(case.machine, floor, cuda), *_more_architectures(case))
 
 
 def objects_newer_than_driver(case: LibraryCase) -> Iterator[Finding]:
@@ -162,12 +166,12 @@ def ptx_newer_than_driver(case: LibraryCase) -> Iterator[Finding]:
             f"PTX ISA {newest} was written by CUDA {cuda}",
             *_holds(case),
         ),
-        fix=f"{_driver_or_code(case, cuda)}{_ahead(case, ', or without its source, in {}: ')}",
+        fix=(*_driver_or_code(case, cuda), *_ahead(case, "without its source, in {}")),
     )
 
 
-def _ahead(case: LibraryCase, before: str) -> str:
-    """The command that makes machine code of its PTX, where a ptxas can. `before`: words with `{}` for how long."""
+def _ahead(case: LibraryCase, text: str) -> tuple[Fix, ...]:
+    """The command that makes machine code of its PTX, where a ptxas can. `text`: with `{}` for how long."""
     from cuwheel.verdicts.ahead_of_time import seconds_ahead  # noqa: PLC0415 - most have machine code
     from cuwheel_core.verdicts.modules import choosing  # noqa: PLC0415
     from cuwheel_core.verdicts.predict import Reach  # noqa: PLC0415
@@ -176,15 +180,16 @@ def _ahead(case: LibraryCase, before: str) -> str:
     reach = Reach(library=case.library, modules=case.modules, chooses=choosing(case.library, case.modules))
     seconds = seconds_ahead([reach], case.machine)
     if device is None or case.library.signed or seconds is None:
-        return ""
-    before = before.format(rough_seconds(*seconds))
-    of = case.survey
+        return ()
+    of, wanted = case.survey, ("--compile", str(Arch(device)))
     if of is None or of.kind == "file" or case.library.format == "ptx":  # in a package such a file stays text
-        return f"{before}cuwheel graft {file_name(case.library.path)} --compile {Arch(device)} -o OUT"
-    if of.distribution and of.kind == "distribution":
-        return f"{before}cuwheel graft --env ENV {of.distribution.name} --compile {Arch(device)}"
-    out = "" if of.kind == "folder" else " -o OUT"  # a folder is changed in place
-    return f"{before}cuwheel graft {file_name(of.target)} --compile {Arch(device)}{out}"
+        words = (file_name(case.library.path), *wanted, "-o", "OUT")
+    elif of.distribution and of.kind == "distribution":
+        words = ("--env", "ENV", of.distribution.name, *wanted)
+    else:
+        words = (file_name(of.target), *wanted, *(() if of.kind == "folder" else ("-o", "OUT")))  # in place
+    text = text.format(rough_seconds(*seconds))
+    return (Fix(text=text, commands=(("cuwheel", "graft", *words),), changes=("file",)),)
 
 
 def jit_switched_off(case: LibraryCase) -> Iterator[Finding]:
@@ -194,14 +199,14 @@ def jit_switched_off(case: LibraryCase) -> Iterator[Finding]:
             f"for the {case.gpu} it has only PTX, and CUDA_DISABLE_PTX_JIT keeps the driver from compiling "
             f"it: {error_words(JIT_DISABLED)}",
             evidence=_holds(case),
-            fix="unset CUDA_DISABLE_PTX_JIT",
+            fix=Fix.run("unset", "CUDA_DISABLE_PTX_JIT", changes=("variable",)),
         )
     elif case.machine.jit == "forced" and _failed_by(case, NO_KERNEL_IMAGE):
         yield finding(
             "jit-switched-off",
             f"CUDA_FORCE_PTX_JIT asks for PTX, but it has none for the {case.gpu}: {error_words(NO_KERNEL_IMAGE)}",
             evidence=_holds(case),
-            fix="unset CUDA_FORCE_PTX_JIT",
+            fix=Fix.run("unset", "CUDA_FORCE_PTX_JIT", changes=("variable",)),
         )
 
 
@@ -210,6 +215,7 @@ def compiled_by_driver(case: LibraryCase) -> Iterator[Finding]:
     taken = [each for each in code.taken if each.how == "jit"]
     if code.outcome == "jit" and code.basis != "relocatable":
         compiler = "nvJitLink" if code.by_linker else "the driver"
+        ahead = _ahead(case, "to compile it ahead of time, in about as long")
         yield finding(
             "compiled-by-driver",
             f"for the {case.gpu} {compiler} compiles {a_few(sorted({each.arch for each in taken}))}: it runs, "
@@ -217,7 +223,7 @@ def compiled_by_driver(case: LibraryCase) -> Iterator[Finding]:
             evidence=(
                 f"{code.containers.jit} of {case.prediction.containers.total} containers have no machine code for it",
             ),
-            fix=_ahead(case, "none needed; to compile it ahead of time, in about as long: ") or None,
+            fix=(_NONE_NEEDED, *ahead) if ahead else None,
         )
 
 
@@ -270,7 +276,7 @@ def desktop_code_on_tegra(case: LibraryCase) -> Iterator[Finding]:
             f"{a_few(archs)}, code for a {'desktop part' if to_tegra else 'Tegra'}, serves the {case.gpu}; "
             "between desktop and Tegra NVIDIA promises nothing",
             evidence=(seen if to_tegra else "it has no other machine code that fits",),
-            fix="none needed where it runs; to be sure, " + _more_architectures(case),
+            fix=led_by("none needed where it runs; to be sure, ", _more_architectures(case)),
         )
 
 

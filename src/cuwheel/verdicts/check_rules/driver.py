@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from cuwheel.support.finding import finding
 from cuwheel.verdicts import fixes
 from cuwheel.verdicts.check_rules.case import LibraryCase, error_words
 from cuwheel_core.facts import toolkits
 from cuwheel_core.facts.tables import tables
+from cuwheel_core.fix import Fix, led_by
 from cuwheel_core.support.wording import a_few
 from cuwheel_core.verdicts import drivers
 from cuwheel_core.verdicts.choice import INSUFFICIENT_DRIVER, NO_DEVICE, SYMBOL_NOT_FOUND
 
 if TYPE_CHECKING:
     from cuwheel_core.support.finding import Finding
-
-DRIVER_ALONE = "a newer driver alone does not help"
 
 
 def driver_below_cuda_floor(case: LibraryCase) -> Iterator[Finding]:
@@ -40,11 +41,13 @@ def driver_below_cuda_floor(case: LibraryCase) -> Iterator[Finding]:
     )
 
 
-def _driver_or_older_build(case: LibraryCase, floor: str | None, cuda: str) -> str:
-    older = fixes.older_build_fix(case.library, case.machine)
+def _driver_or_older_build(case: LibraryCase, floor: str | None, cuda: str) -> tuple[Fix, ...]:
+    older = fixes.older_build_fixes(case.library, case.machine)
     if case.code.outcome == "fails" and not fixes.its_cuda_can_build(case.library, case.machine):
-        return f"{DRIVER_ALONE}, because CUDA {cuda} does not compile for this GPU" + (f": {older}" if older else "")
-    return " or ".join(filter(None, [f"{fixes.newer_driver_fix(case.machine, floor, cuda)},", older])).rstrip(",")
+        why = f"a newer driver alone does not help, because CUDA {cuda} does not compile for this GPU"
+        told = led_by(f"{why}: ", older) or (Fix(text=why, changes=("nothing",)),)
+        return tuple(replace(each, rules_out=("driver",)) for each in told)
+    return (*fixes.newer_driver_fixes(case.machine, floor, cuda), *older)
 
 
 def gpu_unknown_to_driver(case: LibraryCase) -> Iterator[Finding]:
@@ -54,10 +57,10 @@ def gpu_unknown_to_driver(case: LibraryCase) -> Iterator[Finding]:
     floor, driver = drivers.floor_of(case.library, case.machine), drivers.driver_in_words(case.machine)
     if drivers.gpu_state(case.machine, drivers.system_of(case.library, case.machine)) == "too-old":
         message = f"{driver} does not support the {case.gpu}: branch {row.first} was the first to support it"
-        fix = fixes.newer_driver_fix(case.machine, floor, str(drivers.cuda_major(case.library)))
+        fix = fixes.newer_driver_fixes(case.machine, floor, str(drivers.cuda_major(case.library)))
     else:
         message = f"{driver} no longer supports the {case.gpu}: branch {row.last} was the last to support it"
-        fix = f"install a driver of branch {row.last}"
+        fix = (Fix(text=f"install a driver of branch {row.last}", changes=("driver", "system"), to=row.last or ""),)
     titles = tables().gpu_drivers.sources
     yield finding(
         "gpu-unknown-to-driver",
@@ -75,7 +78,7 @@ def gpu_not_in_driver_list(case: LibraryCase) -> Iterator[Finding]:
             "gpu-not-in-driver-list",
             f"driver {case.machine.driver} does not list the {case.gpu}: {first} is the first that does",
             evidence=("this driver branch supports its chip, so it may run anyway",),
-            fix=f"update the driver to {first} or later",
+            fix=Fix(text=f"update the driver to {first} or later", changes=("driver",), to=first),
         )
 
 
@@ -90,7 +93,10 @@ def zstd_needs_newer_driver(case: LibraryCase) -> Iterator[Finding]:
                     {f"{row.arch} in {row.section}" for row in case.library.device_code if row.compression == "zstd"}
                 )
             )[:3],
-            fix=f"{fixes.newer_driver_fix(case.machine, floor, '')}, or build with nvcc --compress-mode=speed",
+            fix=(
+                *fixes.newer_driver_fixes(case.machine, floor, ""),
+                Fix(text="build with nvcc --compress-mode=speed", changes=("build",)),
+            ),
         )
 
 

@@ -208,7 +208,7 @@ def no_library_to_load(whole: PackageCase) -> Iterator[Finding]:
             "no-library-to-load",
             predicate=f"has no library to load here: {whole.loading.missing}",
             evidence=tuple(each.path for each in whole.survey.libraries if each.device_code)[:4],
-            fix=whole.loading.fix or None,
+            fix=whole.loading.fixes or None,
         )
 
 

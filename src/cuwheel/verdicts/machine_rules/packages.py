@@ -13,6 +13,7 @@ from cuwheel.support.finding import finding
 from cuwheel.verdicts import loading
 from cuwheel.verdicts import machine_view as view
 from cuwheel_core.facts import versions
+from cuwheel_core.fix import Fix
 from cuwheel_core.support import bounded
 from cuwheel_core.verdicts import choice
 from cuwheel_core.verdicts.choice import serves
@@ -32,7 +33,11 @@ def cpu_only_torch(machine: MachineProfile) -> Iterator[Finding]:
             "cpu-only-torch",
             f"torch {torch.version} is a CPU build, but the machine has a {machine.gpus[0].name}",
             evidence=("torch/version.py: cuda is None",),
-            fix=f"pip install --force-reinstall torch   (a build{index}: choose it on the PyTorch start page)",
+            fix=Fix.run(
+                "pip install --force-reinstall torch",
+                text=f"install a build{index} (the PyTorch start page names its index)",
+                changes=("package",),
+            ),
         )
 
 
@@ -79,9 +84,10 @@ def bitsandbytes_library_missing(machine: MachineProfile) -> Iterator[Finding]:
     )
     if not found.missing:
         return
-    fix = found.fix
-    if override and fix.startswith(f"unset {override.name}"):
-        fix = view.unsetting(machine, override.name) + fix.removeprefix(f"unset {override.name}")
+    fixes = list(found.fixes)
+    if override and fixes[0].commands == (("unset", override.name),):  # as it is unset where it was set
+        words = filter(None, (view.unsetting(machine, override.name), fixes[0].text))
+        fixes[0] = Fix(text=": ".join(words), changes=("variable",))
     yield finding(
         "bitsandbytes-library-missing",
         f"bitsandbytes {package.version} has no library to load: {found.missing}",
@@ -91,7 +97,7 @@ def bitsandbytes_library_missing(machine: MachineProfile) -> Iterator[Finding]:
             if override
             else f"torch {torch.version if torch else ''} is built for {torch.cuda if torch else ''}",
         ),
-        fix=fix,
+        fix=fixes,
     )
 
 

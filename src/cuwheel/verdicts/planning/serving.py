@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel.verdicts.fixes import newer_driver_fix
+from cuwheel.verdicts.fixes import newer_driver_fixes
 from cuwheel.verdicts.planning.plan import PlanOptions
 from cuwheel_core.facts import gpus, toolkits, versions
 from cuwheel_core.facts.arch import Arch, Capability
 from cuwheel_core.facts.rows.common import OperatingSystem
 from cuwheel_core.facts.tables import tables
+from cuwheel_core.fix import in_words
 from cuwheel_core.verdicts import drivers
 from cuwheel_core.verdicts.choice import compiled_by, serves
 from cuwheel_core.verdicts.condition import Condition, condition
@@ -369,7 +370,7 @@ def fix_for(machine: Machine, kind: Kind, options: PlanOptions) -> str:
     if not able:
         return ""
     floor = toolkits.minor_compat_floor(able[0].major, kind.system)
-    return newer_driver_fix(machine, floor, str(able[0].major))
+    return in_words(newer_driver_fixes(machine, floor, str(able[0].major)))
 
 
 def _driver_in_words(kind: Kind) -> str:

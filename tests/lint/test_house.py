@@ -154,6 +154,21 @@ def test_strangers_numbers_and_versions_pass_one_reader() -> None:
     assert found == []
 
 
+def test_names_and_tags_are_read_in_one_place() -> None:
+    """Spellings of processors, old names of manylinux, separators of projects: all in the core's `wheel/tags.py`."""
+    words = {"AMD64", "amd64", "ARM64", "i386", "i686", "ppc64le", "win_amd64", "manylinux2014", "[-_.]+"}
+    imported = {"canonicalize_name", "parse_wheel_filename"}
+    found = {
+        f"{name}: {node.value!r}" if isinstance(node, ast.Constant) else f"{name}: {node.name}"
+        for name, nodes in _nodes().items()
+        if name not in ("cuwheel_core/wheel/tags.py", "support/limited.py")
+        for node in nodes
+        if (isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in words)
+        or (isinstance(node, ast.alias) and node.name in imported)
+    }
+    assert found == set()
+
+
 def test_no_module_needs_one_that_needs_it() -> None:
     """Imports for type checkers count too: who reads one module of a circle has to read all."""
     graph = grimp.build_graph("cuwheel", exclude_type_checking_imports=False, cache_dir=None)

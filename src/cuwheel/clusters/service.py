@@ -21,6 +21,7 @@ from cuwheel.machine import system
 from cuwheel.network import cluster_access
 from cuwheel.support import files, log, process
 from cuwheel_core.errors import MalformedError, UnreadableError
+from cuwheel_core.wheel.tags import WheelName
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
@@ -268,7 +269,8 @@ def send_wheel(client: Any, wheel: Path) -> None:  # noqa: ANN401
     """
     from cuwheel.clusters import sent
 
-    version = "-".join(wheel.name.split("-")[1:2])
+    name = WheelName.parse(wheel.name)
+    version = name.version if name else ""
     cores, labs = (sorted(wheel.parent.glob(f"cuwheel_{each}-{version}-*.whl")) for each in ("core", "lab"))
     if not cores:
         problem = f"the wheel of cuwheel-core {version} is not beside it, and workers need both"

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 
 def _check(args: Namespace) -> Answer:
+    from pathlib import Path
+
     from cuwheel import api
 
     answer = api.check(
@@ -29,7 +31,9 @@ def _check(args: Namespace) -> Answer:
 
         seen = [each for each in answer.machines if each.capability]
         # What a cluster's workers read is not read here again, and facts files have no kernels.
-        files = [] if args.cluster or not seen else [each for each in args.target if not each.endswith(".cuwheel.json")]
+        # A wheel that was downloaded is the one of these machines, where it lies.
+        asked = [each.target if Path(each.target).exists() else each.asked for each in answer.targets]
+        files = [] if args.cluster or not seen else [each for each in asked if not each.endswith(".cuwheel.json")]
         covered = [api.inspect(each, env=args.env, coverage=True, on=seen) for each in files]
         for_ci.save(answer, args.report, covered)
     return answer

@@ -129,6 +129,7 @@ def from_system(soname: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)
 def framework_of(soname: str) -> str | None:
     """The framework whose own package brings a library: `torch` for libc10.so."""
     for row in tables().packages.framework:

@@ -93,6 +93,7 @@ def find_library(name: str) -> Library:
     raise UnknownNameError("CUDA library", name, wording.similar_names(_file_name(name), known))
 
 
+@lru_cache(maxsize=4096)
 def known_library(name: str) -> Library | None:
     """Finds as `find_library`, among names that are most often none of CUDA's: all of a package, or of /usr/lib."""
     wanted = _file_name(name)

@@ -7,6 +7,7 @@ and names the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
@@ -113,6 +114,7 @@ class Condition(Struct, frozen=True, kw_only=True):
         return replace(self, parts=replace(self.parts, **parts))
 
 
+@lru_cache(maxsize=4096)
 def condition(id: ConditionId, **parts: Any) -> Condition:  # noqa: A002, ANN401 - its name in JSON; fields of Parts
     """The condition with this id and these parts."""
     return Condition(id=id, parts=Parts(**parts))

@@ -98,6 +98,13 @@ def test_what_the_jobs_install_can_be_had(tmp_path: Path, monkeypatch: pytest.Mo
     assert found("ci/cuwheel-1.0-py3-none-any.whl[build]") == missing
     (project / "ci" / "cuwheel-1.0-py3-none-any.whl").touch()
     assert found("ci/cuwheel-1.0-py3-none-any.whl[build]") == []
+    both = "ci/cuwheel_core-1.0-py3-none-any.whl ci/cuwheel-1.0-py3-none-any.whl[build]"
+    assert found(both) == missing, "the core's is not there"
+    (project / "ci" / "cuwheel_core-1.0-py3-none-any.whl").touch()
+    assert found(both) == []
+    written = (project / ".github" / "workflows" / "wheels.yml").read_text()
+    assert f'CUWHEEL: "{both}"' in written
+    assert "pip install $CUWHEEL\n" in written, "each is a word of its own"
     # Where nobody answers nobody can tell.
     assert found("https://127.0.0.1:9/cuwheel-1.0-py3-none-any.whl") == [("ci-install-unavailable", "warning")]
 

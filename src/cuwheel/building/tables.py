@@ -128,8 +128,8 @@ class CiTable(Struct, frozen=True, kw_only=True, rename="kebab"):
     place of this one's. `index`: the address that the index has, or is going to have. `watch`: a package, or the
     address of a git repository, whose new releases open an issue; with `rebuild` they start a build instead.
     `package`: what is built, where it is called otherwise than what is watched. `schedule`: when to build and to
-    watch, as cron says it. `install`: what pip installs to build with: a requirement, the address of a wheel, or a
-    wheel's path in this repository.
+    watch, as cron says it. `install`: what pip installs to build with: a requirement, or wheels by their
+    addresses or paths in this repository, with blanks between them: cuwheel's and its core's.
     """
 
     cpus: tuple[str, ...] = ()
@@ -151,7 +151,14 @@ class CiTable(Struct, frozen=True, kw_only=True, rename="kebab"):
     @property
     def installed_from_repository(self) -> bool:
         """Every job that installs it needs the repository then."""
-        return bool(_WHEEL_IN_REPOSITORY.fullmatch(self.install))
+        return any(map(_WHEEL_IN_REPOSITORY.fullmatch, self.installs))
+
+    @property
+    def installs(self) -> tuple[str, ...]:
+        """What pip is given: several wheels, that of the core first, or one requirement, which may hold blanks."""
+        words = tuple(self.install.split())
+        wheels = all(_WHEEL_IN_REPOSITORY.fullmatch(each) or _WHEEL_AT_ADDRESS.fullmatch(each) for each in words)
+        return words if wheels else (self.install,)
 
 
 class Table(Struct, frozen=True, kw_only=True, rename="kebab"):
@@ -409,6 +416,6 @@ def _ci(table: CiTable) -> Iterator[str]:
     ):
         if not 0 < number <= most:
             yield f"{name}: {number} is not between 1 and {most}"
-    install = table.install
-    if install and not _WHEEL_IN_REPOSITORY.fullmatch(install) and not _WHEEL_AT_ADDRESS.fullmatch(install):
-        yield from _requirements("install", (install,))
+    for install in table.installs:
+        if not _WHEEL_IN_REPOSITORY.fullmatch(install) and not _WHEEL_AT_ADDRESS.fullmatch(install):
+            yield from _requirements("install", (install,))

@@ -291,9 +291,9 @@ def render(
     return seal_blocks(_environment().get_template(_FILES[service]).render(known))
 
 
-def installed_by_jobs(table: Table) -> str:
+def installed_by_jobs(table: Table) -> tuple[str, ...]:
     """What pip installs in every job: by default the cuwheel that writes the file."""
-    return table.ci.install or f"cuwheel[{'build,cache' if table.cache else 'build'}]=={__version__}"
+    return table.ci.installs or (f"cuwheel[{'build,cache' if table.cache else 'build'}]=={__version__}",)
 
 
 def _of_gitlab(table: Table) -> dict[str, object]:

@@ -206,15 +206,15 @@ def _unavailable(request: CiRequest) -> Iterator[Finding]:
     """The first step of every job installs cuwheel: whether that can be had at all."""
     if request.service == "cibuildwheel":
         return
-    wanted = rendering.installed_by_jobs(config.find_configuration(request.source, request.config, {}).table)
-    try:
-        problem = why_not_available(wanted, request.source)
-    except NetworkError as error:
-        told = f"nobody can tell from here whether the jobs can install {wanted}: {error.message}"
-        yield replace(finding("ci-install-unavailable", told), severity="warning")
-    else:
-        if problem:
-            yield finding("ci-install-unavailable", f"the jobs begin by installing {wanted}, and {problem}")
+    for wanted in rendering.installed_by_jobs(config.find_configuration(request.source, request.config, {}).table):
+        try:
+            problem = why_not_available(wanted, request.source)
+        except NetworkError as error:
+            told = f"nobody can tell from here whether the jobs can install {wanted}: {error.message}"
+            yield replace(finding("ci-install-unavailable", told), severity="warning")
+        else:
+            if problem:
+                yield finding("ci-install-unavailable", f"the jobs begin by installing {wanted}, and {problem}")
 
 
 def why_not_available(wanted: str, repository: Path) -> str:

@@ -80,7 +80,9 @@ hint: did you mean 'TITAN V' or 'TITAN RTX' or 'TITAN X Pascal' or 'GeForce GTX 
       "needs": [],
       "unless": [],
       "fills": [],
-      "shell": ""
+      "shell": "",
+      "to": "",
+      "rules_out": []
     }}
   ],
   "status": 3

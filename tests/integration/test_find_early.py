@@ -164,7 +164,7 @@ def test_a_version_that_no_index_has_and_extras(tmp_path: Path, capsys: pytest.C
     with serving(Behaviour.of(*made)) as url:
         options = ["--index", f"{url}/simple", "--on", "h100", "--set", "python=3.11,os=linux,cpu=x86_64"]
         assert main(["find", "demo==7.0", *options]) == UnknownNameError.exit_code
-        assert "hint: your indexes have 1.0 to 2.0: cuwheel find demo" in capsys.readouterr().err
+        assert "hint: your indexes have 1.0 to 2.0\n  cuwheel find demo\n" in capsys.readouterr().err
         assert main(["find", "demo[all,some]", *options]) == 0
         assert "cuwheel install 'demo[all,some]==2.0'" in capsys.readouterr().out
         assert main(["find", "demonstration", *options, "--no-index"]) == UnknownNameError.exit_code

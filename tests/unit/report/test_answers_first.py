@@ -53,7 +53,7 @@ def test_torch_without_code_for_the_gpu_is_found_and_installed(
     (tmp_path / "torch.log").write_text(TORCH)
     said = [line.strip() for line in shown(["explain", str(tmp_path / "torch.log")], 0, capsys)]
     assert "cuwheel find torch --on 'GeForce RTX 5090'" in said
-    assert "cuwheel install torch" in said
+    assert "cuwheel install torch --on 'GeForce RTX 5090'" in said
 
 
 @pytest.mark.skipif(not Path("/bin/true").is_file(), reason="needs a program without CUDA code")

@@ -58,5 +58,5 @@ def test_a_path_that_windows_does_not_open(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("os.name", "nt")
     assert not core_errors.UnreadableError("C:\\x", "no such file or folder").hint
     assert "LongPathsEnabled" in core_errors.UnreadableError(deep, "no such file or folder").hint
-    assert core_errors.UnreadableError(deep, "it is gone", hint="look").hint.startswith("look; its path has ")
+    assert core_errors.UnreadableError(deep, "it is gone", hint="look").hint.startswith("look\nits path has ")
     assert not core_errors.UnreadableError(f"\\\\?\\{deep}", "no such file or folder").hint

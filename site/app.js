@@ -96,8 +96,9 @@ function withLinks(box) {
 
 function withButtons(box) {
   const copyable = [
-    ...[...box.querySelectorAll("dt")].filter((each) => ["fix", "or"].includes(each.textContent.trim())).map((each) => each.nextElementSibling),
+    ...[...box.querySelectorAll("dt")].filter((each) => ["fix", "or", "see"].includes(each.textContent.trim())).map((each) => each.nextElementSibling),
     ...[...box.querySelectorAll(".findings .fix")].flatMap((fix) => (fix.querySelector(".command") ? [...fix.querySelectorAll(".command")] : [fix])),
+    ...box.querySelectorAll("dl + pre"), // the commands of the fix above
   ];
   for (const each of copyable) {
     const commands = [...each.textContent.matchAll(/`([^`]+)`/g)].map((match) => match[1]);

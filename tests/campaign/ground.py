@@ -108,6 +108,7 @@ def forked(
 
 def last_words(messages: Path) -> str:
     text = messages.read_text(errors="replace") if messages.exists() else ""
+    text = text.partition("\n{\n")[0]  # with --json an error is an object, too
     return " / ".join(line for line in text.splitlines()[-4:] if not line.startswith("{"))[-600:]
 
 

@@ -97,7 +97,7 @@ def _with_coverage(answer: Inspect, place: str | Path, on: Machines, env: Path |
     if str(place).endswith(".cuwheel.json"):
         raise UsageError(f"{place} has the facts of a wheel, not its kernels", hint="ask about the wheel itself")
     devices: Mapping[str, Device] = stage.devices_of(answer.libraries)
-    if on:
+    if fleet.machine_words(on):
         machines = fleet.machines_asked_for(on, None, env=env)
         if blind := [each.name for each in machines if each.capability is None]:
             raise UsageError(f"{blind[0]} has no GPU that cuwheel can see", hint="name one: --on h100")

@@ -352,4 +352,4 @@ def test_a_wheel_at_hand_can_be_compiled_ahead(tmp_path: Path) -> None:
     found = api.explain(log, on="h100", wheel=wheel)
     (way,) = (each for each in found.ways_out if each.id == "prebuilt-wheel")
     assert "first start takes longer (less than a second" in way.text
-    assert way.text.endswith(f"cuwheel graft {wheel.name} --compile sm_90 -o OUT")
+    assert f"cuwheel graft {wheel.name} --compile sm_90 -o OUT" in way.text

@@ -150,7 +150,7 @@ def test_one_machine_one_answer(rule: str, log: str) -> None:
     """With a profile, `explain` says what `doctor` says of the same machine."""
     for machine in (each for each in MACHINES if rule in each.expected):
         doctor = next(each for each in examine(machine.profile) if each.rule == rule)
-        assert explain(parse(log), machine.profile).causes[0].fix[0] == doctor.fix
+        assert explain(parse(log), machine.profile).causes[0].fixes[0] == doctor.fixes[0]
 
 
 @pytest.mark.parametrize("id_", [id_ for id_, file in knowledge().causes.items() if file.rules])
@@ -158,7 +158,7 @@ def test_what_doctor_finds_on_a_machine_is_what_explain_says_first_there(id_: st
     """Of every cause that `doctor` has a rule for, on every machine where that rule speaks."""
     file = knowledge().causes[id_]
     for machine in (each for each in MACHINES if {*each.expected} & {*file.rules}):
-        doctor = [each.fix for each in examine(machine.profile) if each.rule in file.rules and each.fix]
+        doctor = [fix for each in examine(machine.profile) if each.rule in file.rules for fix in each.fixes]
         for example in file.example:
             found = next((each for each in explain(parse(example.log), machine.profile).causes if each.id == id_), None)
-            assert found is None or not doctor or found.fix[0] in doctor, (machine.name, example.log)
+            assert found is None or not doctor or found.fixes[0] in doctor, (machine.name, example.log)

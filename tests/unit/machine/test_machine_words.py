@@ -31,6 +31,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "find": lambda on: cuwheel.FindRequest("torch", on=on),
     "graft": lambda compile_: cuwheel.GraftRequest("a.whl", compile=compile_),
     "install": lambda on: cuwheel.InstallRequest("torch", on=on),
+    "inspect": lambda on: cuwheel.inspect(LIBRARY, coverage=True, on=on),
     "plan": cuwheel.plan,
     "publish": lambda machines: cuwheel.PublishRequest(requirements=Path("r.txt"), to=Path("m"), machines=machines),
     "read_list": lambda on: cuwheel.read_list("90", on=on),
